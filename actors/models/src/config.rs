@@ -431,7 +431,7 @@ impl ProviderKind {
             (Self::Anthropic | Self::Ollama, OpenaiApi::Responses) => {
                 Err(ModelError::InvalidSetting {
                     setting: "api",
-                    rule: "`responses` is OpenAI's alone",
+                    rule: "`responses` is only for OpenAI, Azure and compatible providers: remove the key",
                 })
             }
         }
@@ -482,7 +482,7 @@ impl ApiEndpoint {
             let is_here = url.host_str().is_some_and(is_loopback);
             if url.scheme() == "http" && !is_here {
                 return Err(ModelError::InvalidUrl(
-                    "a key is sent over `https` only, but to this machine",
+                    "a key is sent only over `https`, or to this machine: write an `https` URL",
                 ));
             }
             let variable = variable.unwrap_or_default();
@@ -506,23 +506,25 @@ fn endpoint_url(
     if config.model.is_empty() {
         return Err(ModelError::InvalidSetting {
             setting: "model",
-            rule: "it is the model's name at the provider",
+            rule: "it is empty: write the model's name at the provider",
         });
     }
     if kind != ProviderKind::AzureOpenai && config.api_version.is_some() {
         return Err(ModelError::InvalidSetting {
             setting: "api_version",
-            rule: "only Azure has one",
+            rule: "only the provider `azure_openai` has one: remove the key",
         });
     }
     let text = config.url.as_deref().or(kind.defaults().1);
     let text = text.ok_or(ModelError::InvalidUrl(
-        "this provider has no address of its own",
+        "it is missing, and this provider has no default: write its base URL",
     ))?;
-    let mut url = Url::parse(text).map_err(|_| ModelError::InvalidUrl("it is no absolute URL"))?;
+    let mut url = Url::parse(text).map_err(|_| {
+        ModelError::InvalidUrl("it is no absolute URL such as https://models.example/v1")
+    })?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(ModelError::InvalidUrl(
-            "its scheme is neither `http` nor `https`",
+            "it must begin with `http://` or `https://` and a host",
         ));
     }
     if !url.username().is_empty()
@@ -531,7 +533,7 @@ fn endpoint_url(
         || url.fragment().is_some()
     {
         return Err(ModelError::InvalidUrl(
-            "it has a user, password, query or fragment",
+            "it must not have a user, password, query or fragment: remove it",
         ));
     }
     let before: &[&str] = match (kind, &config.api_version) {
@@ -539,7 +541,7 @@ fn endpoint_url(
         (ProviderKind::AzureOpenai, Some(_)) if config.api == OpenaiApi::Responses => {
             return Err(ModelError::InvalidSetting {
                 setting: "api_version",
-                rule: "responses need Azure's `v1` API",
+                rule: "with `api = \"responses\"` it must be absent: only Azure's `v1` API has responses",
             });
         }
         (ProviderKind::AzureOpenai, Some(_)) => &["openai", "deployments", &config.model],
@@ -598,14 +600,18 @@ fn key_header(
 pub enum ModelError {
     /// The environment variable of the API key is missing or empty. Remedy: set it for this
     /// process.
-    #[error("failed to find the key: the environment variable `{variable}` is missing or empty")]
+    #[error(
+        "failed to find the API key: the environment variable `{variable}` is missing or empty"
+    )]
     KeyMissing {
         /// Name of the environment variable.
         variable: String,
     },
     /// The API key has characters other than printable ASCII, such as a line end. Remedy: correct
     /// the environment variable.
-    #[error("failed to use the key in `{variable}`: it has characters other than printable ASCII")]
+    #[error(
+        "failed to use the API key in `{variable}`: it has characters other than printable ASCII"
+    )]
     KeyUnusable {
         /// Name of the environment variable.
         variable: String,
@@ -623,6 +629,6 @@ pub enum ModelError {
         rule: &'static str,
     },
     /// The HTTP client can't be created, because the TLS set-up of this machine is broken.
-    #[error("failed to make an HTTP client")]
+    #[error("failed to create an HTTP client: check the TLS set-up of this machine")]
     HttpClient(#[source] reqwest::Error),
 }

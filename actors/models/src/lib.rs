@@ -258,7 +258,8 @@ impl ModelInner {
         };
         let end = [own_end, cx.deadline()].into_iter().flatten().min();
         let permit = with_deadline(end, self.call_permits.acquire()).await?;
-        let _permit = permit.map_err(|_| Failure::internal("the model takes no calls"))?;
+        let _permit =
+            permit.map_err(|_| Failure::internal("the model has stopped and takes no calls"))?;
         let budget = cx.call().map(|call| call.budget).unwrap_or_default();
         let (grant, tokens_max) =
             self.ledger
@@ -444,7 +445,7 @@ impl AnswerScript {
         if answers.is_empty() {
             return Err(ModelError::InvalidSetting {
                 setting: "answers",
-                rule: "a script has at least one answer",
+                rule: "it is empty: write at least one answer",
             });
         }
         let (rules, in_turn) = answers
@@ -458,9 +459,9 @@ impl AnswerScript {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<AnswerDraft, Failure> {
-        let answer = self
-            .pick(request)
-            .ok_or_else(|| Failure::unavailable("the script has no answer to this"))?;
+        let answer = self.pick(request).ok_or_else(|| {
+            Failure::unavailable("no entry of the model's `answers` is for this request: add one")
+        })?;
         if answer.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
         }
@@ -593,7 +594,7 @@ impl ModelPool {
         if members.is_empty() {
             return Err(ModelError::InvalidSetting {
                 setting: "members",
-                rule: "there is at least one",
+                rule: "it is empty: name at least one model",
             });
         }
         Ok(Self {
@@ -640,7 +641,7 @@ impl ModelPool {
         let mut failed: Option<(&str, Failure)> = None;
         for member in self.rank_members(preferences) {
             if let Some((before, failure)) = &failed {
-                callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
+                callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "a model of a pool failed: asking the next one");
             }
             let answered = match cx.system().directory().get(&member.name) {
                 Some(agent) => cx
@@ -648,7 +649,7 @@ impl ModelPool {
                     .await
                     .map_err(Failure::from)
                     .and_then(|reply| reply),
-                None => Err(Failure::unavailable("there is no such agent")),
+                None => Err(Failure::unavailable("the model isn't running")),
             };
             match answered {
                 Ok(answer) => return Ok(answer),
@@ -660,9 +661,13 @@ impl ModelPool {
                 Err(failure) => failed = Some((&member.name, failure)),
             }
         }
-        let (name, last) = failed.ok_or_else(|| Failure::unavailable("there is no model"))?;
+        let (name, last) = failed
+            .ok_or_else(|| Failure::unavailable("the pool has no model: name one in `members`"))?;
         Err(Failure {
-            message: format!("no model answered; `{name}`, the last: {}", last.message),
+            message: format!(
+                "no model of the pool answered; the last, `{name}`, failed: {}",
+                last.message
+            ),
             ..last
         })
     }

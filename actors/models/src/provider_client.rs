@@ -52,7 +52,7 @@ impl ProviderClient {
         {
             return Err(ModelError::InvalidSetting {
                 setting: "timeouts",
-                rule: "a time is at least a millisecond",
+                rule: "`connect_ms`, `silence_ms` and `whole_ms` must each be at least 1",
             });
         }
         // Redirects and proxies could send key and prompts to hosts that the operator didn't
@@ -83,8 +83,8 @@ impl ProviderClient {
     /// Requests an answer, with retries until `end`. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// `Unsupported` for a request that the provider can't take or of more than
-    /// [`MODEL_REQUEST_BYTES_MAX`] bytes, `TimedOut` if `end` passes, else the last failure.
+    /// `Unsupported` for a request that the provider can't take, `RequestTooLarge` for one of more
+    /// than [`MODEL_REQUEST_BYTES_MAX`] bytes, `TimedOut` if `end` passes, else the last failure.
     pub async fn answer(
         &self,
         once: &AttemptContext<'_>,
@@ -97,7 +97,10 @@ impl ProviderClient {
         };
         let body = Bytes::from(self.endpoint.wire_format.request_body(once.request, ask)?);
         if body.len() > MODEL_REQUEST_BYTES_MAX {
-            return Err(ProviderFailure::Unsupported("so long a conversation"));
+            return Err(ProviderFailure::RequestTooLarge {
+                bytes: body.len(),
+                bytes_max: MODEL_REQUEST_BYTES_MAX,
+            });
         }
         let tries = with_retries(&self.config.retries, end, || {
             self.attempt(body.clone(), once)
@@ -258,7 +261,9 @@ fn event_data(
             Ok(event) if event.data.is_empty() => None,
             Ok(event) => Some(Ok(event.data)),
             Err(EventStreamError::Transport(trouble)) => Some(Err(trouble)),
-            Err(_) => Some(Err(ProviderFailure::Malformed("it is no event stream"))),
+            Err(_) => Some(Err(ProviderFailure::Malformed(
+                "it is no event stream (check `url`)",
+            ))),
         })
     })
 }

@@ -33,6 +33,8 @@ pub(super) enum ProviderFailure {
     TooLarge,
     /// The answer can't be parsed.
     Malformed(&'static str),
+    /// The body of the request exceeds its size limit. It isn't sent.
+    RequestTooLarge { bytes: usize, bytes_max: usize },
     /// The request contains something that this provider doesn't support.
     Unsupported(&'static str),
 }
@@ -97,8 +99,8 @@ impl ProviderFailure {
         }
     }
 
-    /// Converts to a failure for the caller. Its message quotes neither request nor answer.
-    pub fn to_failure(&self) -> Failure {
+    /// Returns the kind of the failure for the caller, and its message without the provider's code.
+    fn kind_and_sentence(&self) -> (FailureKind, String) {
         use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
         let (kind, sentence) = match self {
             Self::Status { status: 429, .. } => (
@@ -118,40 +120,72 @@ impl ProviderFailure {
             Self::Status {
                 status: status @ (400 | 413 | 422),
                 ..
-            } => (
-                Rejected,
-                &*format!("the model's provider refuses the request ({status})"),
-            ),
-            Self::Status { status, .. } => (
-                Unavailable,
-                &*format!("the model's provider answered {status}"),
-            ),
+            } => {
+                let sentence = format!(
+                    "the model's provider refuses the request with status {status}: check the model's settings"
+                );
+                return (Rejected, sentence);
+            }
+            Self::Status { status, .. } => {
+                let sentence = format!(
+                    "the model's provider answered with status {status}: try again later, or check `url`"
+                );
+                return (Unavailable, sentence);
+            }
             Self::ErrorEvent { .. } => (
                 Unavailable,
                 "the model's provider ended its answer with an error",
             ),
-            Self::Connect => (Unavailable, "the model's provider can't be reached"),
+            Self::Connect => (
+                Unavailable,
+                "the model's provider can't be reached: check `url` and the network",
+            ),
             Self::Disconnected => (
                 Unavailable,
-                "the connection to the model's provider broke during the answer",
+                "the connection to the model's provider broke during the answer: try again",
             ),
-            Self::IdleTimeout => (TimedOut, "the model was silent for too long"),
-            Self::TimedOut => (TimedOut, "the model took too long"),
-            Self::TooLarge => (Unavailable, "the model's answer is over its limit"),
-            Self::Malformed(what) => (
+            Self::IdleTimeout => (
+                TimedOut,
+                "the model sent nothing for `timeouts.silence_ms`: try again, or raise it",
+            ),
+            Self::TimedOut => (
+                TimedOut,
+                "the model didn't answer within `timeouts.whole_ms` or the call's time limit",
+            ),
+            Self::TooLarge => (
                 Unavailable,
-                &*format!("the model's answer can't be read: {what}"),
+                "the model's answer is over its limit of bytes (`limits.answer_bytes_max`) or of tool uses",
             ),
-            Self::Unsupported(what) => (Rejected, &*format!("this model doesn't take {what}")),
+            Self::Malformed(what) => {
+                let sentence = format!("the answer of the model's provider is malformed: {what}");
+                return (Unavailable, sentence);
+            }
+            Self::RequestTooLarge { bytes, bytes_max } => {
+                let sentence = format!(
+                    "the conversation has {bytes} bytes as a request, more than {bytes_max}: shorten it"
+                );
+                return (Rejected, sentence);
+            }
+            Self::Unsupported(what) => {
+                let sentence =
+                    format!("this model doesn't accept {what}: leave it out or use another model");
+                return (Rejected, sentence);
+            }
         };
+        (kind, sentence.to_owned())
+    }
+
+    /// Converts to a failure for the caller. Its message quotes neither request nor answer.
+    pub fn to_failure(&self) -> Failure {
+        let (kind, sentence) = self.kind_and_sentence();
         let failure = match self {
             Self::Status {
                 code: Some(code), ..
             }
             | Self::ErrorEvent {
                 code: Some(code), ..
-            } => Failure::new(kind, format!("{sentence}: {code}")),
-            _ => Failure::new(kind, sentence.to_owned()),
+            } => Failure::new(kind, format!("{sentence} (its code: {code})")),
+            _ => Failure::new(kind, sentence),
         };
         match (self, kind) {
             (
@@ -160,7 +194,7 @@ impl ProviderFailure {
                 },
                 _,
             ) => failure.with_data(RefusedPart::Key.to_data()),
-            (_, Rejected) => failure.with_data(RefusedPart::Request.to_data()),
+            (_, FailureKind::Rejected) => failure.with_data(RefusedPart::Request.to_data()),
             _ => failure,
         }
     }

@@ -127,7 +127,8 @@ impl ModelRequest {
             optional_member(params, "tools", "an array of objects")?.unwrap_or_default();
         if tools.len() > MODEL_TOOLS_MAX {
             return Err(Failure::invalid(format!(
-                "more than {MODEL_TOOLS_MAX} tools"
+                "`tools` has {} entries, more than {MODEL_TOOLS_MAX}",
+                tools.len()
             )));
         }
         let request = Self {
@@ -167,7 +168,7 @@ impl ModelRequest {
         }
         if self.blocks().count() > MODEL_BLOCKS_MAX {
             return Err(Failure::invalid(format!(
-                "more than {MODEL_BLOCKS_MAX} blocks of content"
+                "the messages have more than {MODEL_BLOCKS_MAX} content blocks: shorten the conversation"
             )));
         }
         let mut open = HashSet::new();
@@ -242,7 +243,7 @@ impl Turn {
             .ok_or_else(|| Failure::invalid("a message has no `content`"))?;
         let blocks: Vec<RawObject> = match content.get().as_bytes().first() {
             Some(b'[') => serde_json::from_str(content.get())
-                .map_err(|_| invalid_member("content", "blocks"))?,
+                .map_err(|_| invalid_member("content", "a block or an array of blocks"))?,
             _ => vec![
                 RawObject::parse(content)
                     .map_err(|_| invalid_member("content", "a block or an array of blocks"))?,
@@ -380,7 +381,7 @@ impl MediaContent {
         if !mime_type.starts_with(family) || !mime_type.chars().all(is_plain) {
             return Err(invalid_member(
                 "mimeType",
-                "a media type of the block's kind",
+                &format!("a media type that begins with `{family}`"),
             ));
         }
         Ok(Self {
@@ -741,7 +742,11 @@ impl AnswerDraft {
                     input,
                 )),
                 None if stop == Some(StopReason::MaxTokens) => {}
-                None => return Err(ProviderFailure::Malformed("a tool's input is no object")),
+                None => {
+                    return Err(ProviderFailure::Malformed(
+                        "the input of a tool use is no JSON object",
+                    ));
+                }
             }
         }
         if blocks.is_empty() {

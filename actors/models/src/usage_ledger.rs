@@ -44,7 +44,7 @@ impl UsageLedger {
     pub fn new(limits: &ModelLimits, prices: Option<TokenPrices>) -> Result<Arc<Self>, ModelError> {
         let wrong = |setting, rule| Err(ModelError::InvalidSetting { setting, rule });
         if limits.calls_max == 0 || limits.tokens_max == 0 {
-            return wrong("limits", "`calls_max` and `tokens_max` are at least 1");
+            return wrong("limits", "`calls_max` and `tokens_max` must be at least 1");
         }
         let dollars = [limits.usd_per_call_max, limits.usd_per_day_max];
         if dollars
@@ -52,10 +52,16 @@ impl UsageLedger {
             .flatten()
             .any(|usd| !usd.is_finite() || *usd < 0.0)
         {
-            return wrong("limits", "dollars are numbers from 0");
+            return wrong(
+                "limits",
+                "`usd_per_call_max` and `usd_per_day_max` must be numbers of at least 0",
+            );
         }
         if prices.is_none() && dollars.iter().any(Option::is_some) {
-            return wrong("prices", "limits in dollars need prices");
+            return wrong(
+                "prices",
+                "they are missing, and `usd_per_call_max` and `usd_per_day_max` need them",
+            );
         }
         let free = TokenPrices {
             input_usd_per_million: 0.0,
@@ -103,7 +109,7 @@ impl UsageLedger {
         }
         if output == 0 {
             return Err(Failure::overloaded(
-                "the call's budget is too small for this conversation",
+                "the conversation uses up the limit of tokens or money for one call: shorten it or raise the limit",
             ));
         }
         let most = TokenCounts { input, output };
@@ -115,29 +121,31 @@ impl UsageLedger {
             (
                 minute.requests + 1,
                 limits.requests_per_minute_max,
-                "calls of this minute are",
+                "`requests_per_minute_max`",
             ),
             (
                 minute.tokens.saturating_add(tokens),
                 limits.tokens_per_minute_max,
-                "tokens of this minute are",
+                "`tokens_per_minute_max`",
             ),
             (
                 day.tokens.saturating_add(tokens),
                 limits.tokens_per_day_max,
-                "tokens of this day are",
+                "`tokens_per_day_max`",
             ),
             (
                 day.micro_usd.saturating_add(cost),
                 limits.usd_per_day_max.map(to_micro_usd),
-                "money of this day is",
+                "`usd_per_day_max`",
             ),
         ];
         if let Some((.., what)) = used
             .iter()
             .find(|(used, max, _)| max.is_some_and(|max| *used > max))
         {
-            return Err(Failure::overloaded(format!("the model's {what} used up")));
+            return Err(Failure::overloaded(format!(
+                "the model's limit {what} is used up: try again later, or raise it"
+            )));
         }
         let since = [minute.since, day.since];
         for window in windows.iter_mut() {

@@ -117,7 +117,7 @@ fn an_error_in_the_middle() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(
             failure.message,
-            "the model's provider ended its answer with an error: invalid_request_error"
+            "the model's provider ended its answer with an error (its code: invalid_request_error)"
         );
         assert_eq!(times_asked(&server).await, 3);
     });

@@ -30,7 +30,10 @@ fn uses_of_tools_in_one_answer() {
             MODEL_TOOL_USES_MAX
         );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert_eq!(failure.message, "the model's answer is over its limit");
+        assert_eq!(
+            failure.message,
+            "the model's answer is over its limit of bytes (`limits.answer_bytes_max`) or of tool uses"
+        );
     });
 }
 
@@ -51,10 +54,13 @@ fn the_body_of_a_request() {
             .await
             .unwrap_err();
         assert_eq!(
-            (failure.kind, &*failure.message),
+            (failure.kind, failure.message),
             (
                 FailureKind::Rejected,
-                "this model doesn't take so long a conversation"
+                format!(
+                    "the conversation has {} bytes as a request, more than {MODEL_REQUEST_BYTES_MAX}: shorten it",
+                    MODEL_REQUEST_BYTES_MAX + 1
+                )
             )
         );
         assert_eq!(times_asked(&server).await, 2);
@@ -72,7 +78,7 @@ fn a_huge_error() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(
             failure.message,
-            "the model's provider refuses the request (400)"
+            "the model's provider refuses the request with status 400: check the model's settings"
         );
     });
 }

@@ -155,6 +155,11 @@ fn half_an_input_is_none() {
             (&json!("maxTokens"), &json!(""))
         );
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
-        assert!(failure.message.contains("input is no object"), "{failure}");
+        assert!(
+            failure
+                .message
+                .contains("the input of a tool use is no JSON object"),
+            "{failure}"
+        );
     });
 }

@@ -137,7 +137,7 @@ fn the_next_one_answers() {
         assert_eq!(failure.kind, FailureKind::Unavailable);
         assert_eq!(
             failure.message,
-            "no model answered; `gone`, the last: there is no such agent"
+            "no model of the pool answered; the last, `gone`, failed: the model isn't running"
         );
         system.shutdown(Duration::from_secs(5)).await;
     });

@@ -50,11 +50,11 @@ fn members_that_do_not_fit() {
         ),
         (
             content(json!({ "type": "image", "data": "", "mimeType": "image/png;Marta" })),
-            "`mimeType` must be a media type of the block's kind",
+            "`mimeType` must be a media type that begins with `image/`",
         ),
         (
             content(json!({ "type": "audio", "data": "", "mimeType": "image/png" })),
-            "`mimeType` must be a media type of the block's kind",
+            "`mimeType` must be a media type that begins with `audio/`",
         ),
         (
             content(json!({ "type": "tool_use", "id": "1", "name": "a", "input": {} })),

@@ -231,7 +231,7 @@ fn nobody_there() {
             (failure.kind, &*failure.message),
             (
                 FailureKind::Unavailable,
-                "the model's provider can't be reached"
+                "the model's provider can't be reached: check `url` and the network"
             )
         );
     });

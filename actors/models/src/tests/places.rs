@@ -196,6 +196,6 @@ fn keys_that_are_missing() {
     let error = LanguageModel::open(ModelConfig::Openai(config)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "failed to find the key: the environment variable `CALLBOARD_TEST_NO_SUCH_KEY` is missing or empty"
+        "failed to find the API key: the environment variable `CALLBOARD_TEST_NO_SUCH_KEY` is missing or empty"
     );
 }

@@ -112,7 +112,7 @@ fn uses_of_tools_and_other_ends() {
         let failure = sample(&agent, &said("Hi")).await.unwrap_err();
         assert_eq!(
             failure.message,
-            "the model's provider ended its answer with an error: invalid_prompt"
+            "the model's provider ended its answer with an error (its code: invalid_prompt)"
         );
     });
 }

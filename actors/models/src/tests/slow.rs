@@ -115,7 +115,10 @@ fn silence_has_an_end() {
             let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
             let failure = answer.unwrap_err();
             assert_eq!(failure.kind, FailureKind::TimedOut, "{failure}");
-            assert_eq!(failure.message, "the model was silent for too long");
+            assert_eq!(
+                failure.message,
+                "the model sent nothing for `timeouts.silence_ms`: try again, or raise it"
+            );
         }
     });
 }
@@ -145,7 +148,10 @@ fn the_whole_has_an_end() {
         let failure = reply_of(sample(&agent, &request), serve).await.unwrap_err();
         assert_eq!(
             (failure.kind, &*failure.message),
-            (FailureKind::TimedOut, "the model took too long")
+            (
+                FailureKind::TimedOut,
+                "the model didn't answer within `timeouts.whole_ms` or the call's time limit"
+            )
         );
     });
 }
@@ -167,7 +173,7 @@ fn a_broken_connection() {
         let failure = answer.unwrap_err();
         assert_eq!(
             failure.message,
-            "the connection to the model's provider broke during the answer"
+            "the connection to the model's provider broke during the answer: try again"
         );
     });
 }

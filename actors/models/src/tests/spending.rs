@@ -103,12 +103,12 @@ fn minutes_and_days_have_limits() {
         assert_eq!(refused.kind, FailureKind::Overloaded);
         assert_eq!(
             refused.message,
-            "the model's calls of this minute are used up"
+            "the model's limit `requests_per_minute_max` is used up: try again later, or raise it"
         );
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(
             grant(191).err().unwrap().message,
-            "the model's tokens of this day are used up"
+            "the model's limit `tokens_per_day_max` is used up: try again later, or raise it"
         );
         assert!(grant(190).is_ok());
         tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
@@ -128,7 +128,10 @@ fn a_day_has_its_money() {
         let ledger = ledger(limits, Some((2.0, 5.0)));
         let (grant, _) = ledger.reserve(10, Some(8), NO_BUDGET).unwrap();
         let refused = ledger.reserve(0, Some(1), NO_BUDGET).err().unwrap();
-        assert_eq!(refused.message, "the model's money of this day is used up");
+        assert_eq!(
+            refused.message,
+            "the model's limit `usd_per_day_max` is used up: try again later, or raise it"
+        );
         grant.record_usage(TokenCounts {
             input: 10,
             output: 7,

@@ -69,7 +69,7 @@ fn content_block(of: &ContentBlock) -> Result<RawObject, ProviderFailure> {
             let source = RawObject::single("type", "base64").with("media_type", &media.mime_type);
             RawObject::single("type", "image").with("source", source.with("data", &media.data))
         }
-        ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+        ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("audio")),
         ContentBlock::ToolUse { id, name, input } => RawObject::single("type", "tool_use")
             .with("id", id)
             .with("name", name)
@@ -149,7 +149,7 @@ pub(super) fn read_answer(
     record_usage(said.usage, draft);
     draft.stop_reason =
         Some(StopReason::from_provider(&said.stop_reason.ok_or(
-            ProviderFailure::Malformed("it has no stop reason"),
+            ProviderFailure::Malformed("it has no `stop_reason`"),
         )?));
     draft.is_complete = true;
     Ok(())

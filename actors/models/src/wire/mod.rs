@@ -116,8 +116,11 @@ impl WireFormat {
 }
 
 fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, ProviderFailure> {
-    serde_json::from_slice(json)
-        .map_err(|_| ProviderFailure::Malformed("it isn't JSON of the provider's shape"))
+    serde_json::from_slice(json).map_err(|_| {
+        ProviderFailure::Malformed(
+            "it isn't the JSON of this provider's API (check `provider`, `url` and `api`)",
+        )
+    })
 }
 
 /// Token usage under the names of all providers.

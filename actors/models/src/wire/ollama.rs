@@ -41,7 +41,7 @@ pub(super) fn request_body(
         // The API has no tool choice; offering no tools has the same effect.
         ToolChoiceMode::None => {}
         ToolChoiceMode::Required => {
-            return Err(ProviderFailure::Unsupported("a tool that must be used"));
+            return Err(ProviderFailure::Unsupported("the tool choice `required`"));
         }
     }
     Ok(body.with("stream", ask.stream).with("options", options))
@@ -57,7 +57,7 @@ fn push_messages(
         match block {
             ContentBlock::Text(_) => is_message = true,
             ContentBlock::Image(media) => images.push(&media.data),
-            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("audio")),
             ContentBlock::ToolUse { name, input, .. } => {
                 let function = RawObject::single("name", name).with("arguments", input);
                 calls.push(RawObject::single("function", function));
@@ -74,7 +74,9 @@ fn push_messages(
         RawObject::single("role", turn.speaker).with("content", join_texts(&turn.blocks));
     if !images.is_empty() {
         if turn.speaker == Speaker::Assistant {
-            return Err(ProviderFailure::Unsupported("pictures by the assistant"));
+            return Err(ProviderFailure::Unsupported(
+                "images in a message of the assistant",
+            ));
         }
         message.set("images", images);
     }
@@ -99,7 +101,7 @@ fn tool_result_message(
     for block in blocks {
         match block {
             ContentBlock::Image(media) => images.push(&media.data),
-            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("audio")),
             _ => {}
         }
     }

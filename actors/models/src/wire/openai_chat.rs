@@ -102,13 +102,15 @@ fn content_part(block: &ContentBlock) -> Result<RawObject, ProviderFailure> {
             let format = match &*media.mime_type {
                 "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
                 "audio/mpeg" | "audio/mp3" => "mp3",
-                _ => return Err(ProviderFailure::Unsupported("sound other than WAV and MP3")),
+                _ => return Err(ProviderFailure::Unsupported("audio other than WAV and MP3")),
             };
             let audio = RawObject::single("data", &media.data).with("format", format);
             RawObject::single("type", "input_audio").with("input_audio", audio)
         }
         ContentBlock::ToolUse { .. } | ContentBlock::ToolResult { .. } => {
-            return Err(ProviderFailure::Unsupported("a tool's block in this place"));
+            return Err(ProviderFailure::Unsupported(
+                "a tool use or tool result in this place",
+            ));
         }
     })
 }
@@ -128,7 +130,7 @@ fn assistant_message(turn: &Turn) -> Result<RawObject, ProviderFailure> {
             }
             _ => {
                 return Err(ProviderFailure::Unsupported(
-                    "pictures or sound by the assistant",
+                    "images or audio in a message of the assistant",
                 ));
             }
         }
@@ -184,7 +186,7 @@ pub(super) fn read_answer(
     draft: &mut AnswerDraft,
 ) -> Result<(), ProviderFailure> {
     if said.error.is_none() && said.choices.is_empty() {
-        return Err(ProviderFailure::Malformed("it has no choice"));
+        return Err(ProviderFailure::Malformed("`choices` is empty"));
     }
     read_piece(said, draft)?;
     draft.is_complete = true;

@@ -65,9 +65,11 @@ fn push_items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), ProviderFai
                 continue;
             }
             ContentBlock::Image(_) => {
-                return Err(ProviderFailure::Unsupported("pictures by the assistant"));
+                return Err(ProviderFailure::Unsupported(
+                    "images in a message of the assistant",
+                ));
             }
-            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("sound")),
+            ContentBlock::Audio(_) => return Err(ProviderFailure::Unsupported("audio")),
             ContentBlock::ToolUse { id, name, input } => {
                 let call = RawObject::single("type", "function_call").with("call_id", id);
                 call.with("name", name).with("arguments", input.get())
@@ -110,7 +112,7 @@ fn tool_result_item(id: &str, blocks: &[ContentBlock]) -> Result<RawObject, Prov
     let part = |block: &ContentBlock| match block {
         ContentBlock::Text(text) => Ok(text_part(Speaker::User, text)),
         ContentBlock::Image(media) => Ok(image_part(media)),
-        _ => Err(ProviderFailure::Unsupported("sound")),
+        _ => Err(ProviderFailure::Unsupported("audio")),
     };
     Ok(item.with(
         "output",
@@ -205,7 +207,7 @@ pub(super) fn read_answer(
         (Some("incomplete"), reason) => reason.map_or(StopReason::Other, StopReason::from_provider),
         _ => {
             return Err(ProviderFailure::Malformed(
-                "it ended in no state that ends it",
+                "its `status` is neither `completed` nor `incomplete`",
             ));
         }
     };
