@@ -234,9 +234,9 @@ async fn mistakes_are_usage() {
         (&["ask", ""], "nothing to ask"),
         (&["ask", " \t\n"], "nothing to ask"),
         (&["ask", &long], "2001 characters, more than 2000"),
-        (&["ask", "x", "--purpose", ""], "a purpose is"),
-        (&["ask", "x", "--purpose", "two words"], "a purpose is"),
-        (&["ask", "x", "--purpose", &purpose], "a purpose is"),
+        (&["ask", "x", "--purpose", ""], "`purpose` must be"),
+        (&["ask", "x", "--purpose", "two words"], "`purpose` must be"),
+        (&["ask", "x", "--purpose", &purpose], "`purpose` must be"),
         (
             &["ask", "x", "--topology", "no-such-file.toml"],
             "no-such-file.toml",

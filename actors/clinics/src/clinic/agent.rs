@@ -215,7 +215,9 @@ impl ClinicBackend {
             .and_then(|e| e.code())
             .map(|code| code.into_owned());
         callboard_message::log::error!(by: &self.id, clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");
-        Failure::unavailable("the clinic's database can't be read")
+        Failure::unavailable(
+            "the clinic's database can't be read: its operator finds the reason in the log",
+        )
     }
 }
 

@@ -46,7 +46,7 @@ pub enum ClinicError {
     /// The configuration makes a field of patient lists (id or condition) `identifying`, but lists
     /// return these fields to everyone.
     #[error(
-        "failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`"
+        "failed to open the clinic: `{field}` is in every list of patients, so its class can't be `identifying`: change it in `classes`"
     )]
     FieldIsListed {
         /// Field that needs another class.
@@ -62,7 +62,7 @@ pub enum ClinicError {
     },
     /// The seed file isn't JSON or TOML of the documented structure.
     #[error(
-        "failed to understand the seed {path}: its shape is wrong at line {line}, column {column}"
+        "failed to read the seed {path}: invalid text, or a missing or unknown key, at line {line}, column {column}"
     )]
     SeedMalformed {
         /// Path of the seed file.
@@ -113,14 +113,16 @@ pub enum ClinicError {
         path: PathBuf,
     },
     /// The database file belongs to another program.
-    #[error("failed to open the database {path}: it isn't a clinic's")]
+    #[error(
+        "failed to open the database {path}: it isn't a clinic's; give the clinic another `database`"
+    )]
     NotAClinic {
         /// Path of the database.
         path: PathBuf,
     },
     /// The database file belongs to a clinic with another id.
     #[error(
-        "failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`"
+        "failed to open the database {path}: it belongs to the clinic `{found}`, not to `{expected}`; correct `id` or `database`"
     )]
     OtherClinic {
         /// Path of the database.
@@ -132,7 +134,7 @@ pub enum ClinicError {
     },
     /// The database file was written by a newer version of this program.
     #[error(
-        "failed to open the database {path}: its schema is version {found}, this program knows up to {known}"
+        "failed to open the database {path}: its schema is version {found}, this program knows up to {known}; update callboard"
     )]
     NewerSchema {
         /// Path of the database.

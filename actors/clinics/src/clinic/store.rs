@@ -279,7 +279,7 @@ pub(super) fn fts_expression(
     }
     if words.iter().any(|word| is_one_of(word, NEGATIONS)) {
         return Err(Failure::invalid(
-            "query excludes something, which this search can't: ask for what to find",
+            "query excludes something (`without`, `except`), which this search can't: ask for what to find",
         ));
     }
     let alternatives: Vec<String> = words

@@ -305,9 +305,9 @@ impl EmrStore {
         let place = self.sink.clone();
         // A slow disk must not block a thread that other tasks need.
         let keeping = tokio::task::spawn_blocking(move || place.lock().append(record));
-        keeping
-            .await
-            .map_err(|_| Failure::internal("the record's writer crashed"))??;
+        keeping.await.map_err(|_| {
+            Failure::internal("writing the record crashed: it may or may not be written")
+        })??;
         self.written.fetch_add(1, Relaxed);
         Ok(id)
     }
@@ -357,7 +357,11 @@ fn open_file(path: &Path) -> io::Result<EmrSink> {
 
 impl EmrSink {
     fn append(&mut self, record: EmrRecord) -> Result<(), Failure> {
-        let full = || Failure::overloaded("the record store is full");
+        let full = || {
+            Failure::overloaded(
+                "the record store is full, nothing was written: its operator has to make room",
+            )
+        };
         match self {
             Self::Memory {
                 records,
@@ -375,7 +379,9 @@ impl EmrSink {
             } => {
                 let failed = |error: io::Error| {
                     callboard_message::log::error!(%error, "clinical data could not be written");
-                    Failure::unavailable("the record store can't be written")
+                    Failure::unavailable(
+                        "the record store can't be written: its operator finds the reason in the log",
+                    )
                 };
                 let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
                 line.push(b'\n');

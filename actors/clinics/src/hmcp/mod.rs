@@ -248,7 +248,7 @@ impl<D: HmcpHandler> GuardedAgent<D> {
                 guard.check(&asked, TextOrigin::User).await?;
                 let reply = work(duty, cx.clone()).await?;
                 let told = to_raw_value(&reply)
-                    .map_err(|_| Failure::internal("the reply can't be written"))?;
+                    .map_err(|_| Failure::internal("the reply can't be encoded as JSON"))?;
                 guard.check(&told, TextOrigin::ToolResult).await?;
                 Ok((reply, told))
             }
@@ -348,7 +348,7 @@ pub enum HmcpError {
         place: usize,
     },
     /// The list has more than [`PATIENTS_MAX`] patients.
-    #[error("more than {PATIENTS_MAX} patients")]
+    #[error("`patients` has more than {PATIENTS_MAX} entries")]
     TooManyPatients,
 }
 
@@ -390,7 +390,7 @@ async fn write_audit(
         Ok(_) if message == FindPatient::NAME => {
             let unkept = |error| {
                 Failure::unavailable(format!(
-                    "failed to record the disclosure in the audit: {error}"
+                    "the reply is withheld, because its disclosure can't be recorded in the audit: {error}"
                 ))
             };
             return log.record(entry).await.map(drop).map_err(unkept);

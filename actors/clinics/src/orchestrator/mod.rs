@@ -72,7 +72,7 @@ impl AskClinics {
             return Ok(());
         }
         Err(Failure::invalid(format!(
-            "a purpose is 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'"
+            "`purpose` must be 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'"
         )))
     }
 }

@@ -132,11 +132,11 @@ impl<'a> Pipeline<'a> {
         match ask.within(self.config.plan_within).await {
             Ok(Ok(plan)) => return Some(plan),
             Ok(Err(failure)) => {
-                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %failure.kind, "planner failed")
+                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %failure.kind, "planner failed: the question is not answered")
             }
             Err(_) if self.call.cancel.is_cancelled() => {}
             Err(why) => {
-                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %why.kind(), "planner could not be asked")
+                callboard_message::log::error!(%call, principal = self.call.principal.id, kind = %why.kind(), "planner did not answer: the question is not answered")
             }
         }
         None
@@ -163,7 +163,7 @@ impl<'a> Pipeline<'a> {
                 Ok(checked)
             }
             Err(why) => {
-                callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, code = why.code(), "planner made a plan that does not pass");
+                callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, code = why.code(), "planner made an invalid plan: the question is refused");
                 // The plan itself may be a model's text, so the user gets a refusal instead.
                 let reason = format!("No clinic was asked, for the plan was not in order: {why}.");
                 Err(refuse(Plan::raw_response("", reason.clone()), reason))
@@ -192,7 +192,7 @@ impl<'a> Pipeline<'a> {
             Err(_) if self.call.cancel.is_cancelled() => return None,
             Err(why) => why.kind().to_string(),
         };
-        callboard_message::log::error!(call = %self.call.id, principal = self.call.principal.id, kind, "router failed");
+        callboard_message::log::error!(call = %self.call.id, principal = self.call.principal.id, kind, "router failed: the question is not answered");
         None
     }
 
@@ -298,6 +298,10 @@ impl Caller for ProgressCaller {
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<callboard_message::Answer, Failure>> {
-        Box::pin(async { Err(Failure::no_responder("nobody is asked while clinics are")) })
+        Box::pin(async {
+            Err(Failure::no_responder(
+                "a clinic can't ask the user anything while it is queried",
+            ))
+        })
     }
 }

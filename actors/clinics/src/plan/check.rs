@@ -85,7 +85,7 @@ pub enum PlanError {
     },
     /// A step's parameters name another clinic than the one that the step is for. Split it into two
     /// steps.
-    #[error("step {step_id} is for {clinic} and also names {other}")]
+    #[error("step {step_id} is for {clinic} and also names {other}: split it into two steps")]
     TwoClinics {
         /// Number of the step.
         step_id: u32,
@@ -103,7 +103,7 @@ pub enum PlanError {
         on: u32,
     },
     /// The dependencies form a cycle.
-    #[error("step {step_id} waits for itself")]
+    #[error("step {step_id} depends on itself, directly or through other steps")]
     Circle {
         /// Number of a step in the cycle.
         step_id: u32,
@@ -343,7 +343,7 @@ mod tests {
             (
                 r#"{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{},"depends_on":[1]}"#,
                 -32602,
-                "waits for itself",
+                "depends on itself",
             ),
         ] {
             let (was, sentence) = refused(&format!("[{step}]"));
@@ -367,7 +367,7 @@ mod tests {
         );
         assert_eq!(
             refused(&plan(&[step(5, ""), step(1, "2"), step(2, "1")])).1,
-            "step 1 waits for itself"
+            "step 1 depends on itself, directly or through other steps"
         );
         assert!(check(&plan(&[step(3, "2,1"), step(2, "1"), step(1, "")])).is_ok());
     }

@@ -146,7 +146,9 @@ pub enum PlanParseError {
     /// The text isn't a JSON array of steps. It must have no Markdown fences, no prose and no
     /// unknown fields.
     // serde's own message is left out: it can quote the text.
-    #[error("the plan is not a JSON array of steps (line {line}, column {column})")]
+    #[error(
+        "the plan is not a JSON array of steps without unknown keys or other text (line {line}, column {column})"
+    )]
     NotSteps {
         /// Line of the error, from 1.
         line: usize,

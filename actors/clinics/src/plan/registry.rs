@@ -83,8 +83,8 @@ pub enum ClinicRegistryError {
     },
     /// A clinic has too many synonyms and conditions together, or one that is empty or too long.
     #[error(
-        "clinic {id} has more than {WORDS_PER_CLINIC_MAX} words, or one that is empty or longer \
-         than {NAME_CHARS_MAX} characters"
+        "clinic {id} has more than {WORDS_PER_CLINIC_MAX} `synonyms` and `conditions` together, or one \
+         that is empty or longer than {NAME_CHARS_MAX} characters"
     )]
     BadWords {
         /// Id of the clinic.
@@ -252,13 +252,15 @@ mod tests {
             synonyms: vec!["é".repeat(NAME_CHARS_MAX + 1)],
             ..a.clone()
         };
-        assert!(refused(vec![longer]).is_some_and(|e| e.contains("words")));
+        assert!(refused(vec![longer]).is_some_and(|e| e.contains("conditions")));
         let full = |n| ClinicEntry {
             conditions: vec!["w".to_owned(); n],
             ..a.clone()
         };
         assert_eq!(refused(vec![full(WORDS_PER_CLINIC_MAX)]), None);
-        assert!(refused(vec![full(WORDS_PER_CLINIC_MAX + 1)]).is_some_and(|e| e.contains("words")));
+        assert!(
+            refused(vec![full(WORDS_PER_CLINIC_MAX + 1)]).is_some_and(|e| e.contains("conditions"))
+        );
         let many = |n: usize| {
             (0..n)
                 .map(|i| clinic_entry(&format!("c{i}"), "x", ""))

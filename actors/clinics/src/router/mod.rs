@@ -340,7 +340,8 @@ impl DispatchRun<'_> {
 
     async fn ask_clinic(&self, step: &Step) -> Result<Box<RawValue>, Failure> {
         let clinic = self.directory.get(&step.clinic);
-        let clinic = clinic.ok_or_else(|| Failure::unavailable("no agent of that name"))?;
+        let clinic =
+            clinic.ok_or_else(|| Failure::unavailable("the clinic's agent isn't running"))?;
         let parameters =
             to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
         let within = self.config.step_within;

@@ -253,7 +253,10 @@ fn failed_reads_and_logs_tell_nothing_about_patients() {
             .await
             .unwrap_err();
         assert_eq!(failure.kind, FailureKind::Unavailable);
-        assert_eq!(failure.message, "the clinic's database can't be read");
+        assert_eq!(
+            failure.message,
+            "the clinic's database can't be read: its operator finds the reason in the log"
+        );
     });
     let log = recording.text();
     assert!(
