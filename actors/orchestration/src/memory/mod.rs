@@ -199,7 +199,8 @@ impl DelegatedRequestLog {
             ..outgoing.clone()
         };
         let raw = serde_json::value::to_raw_value(&entry).and_then(|raw| RawObject::parse(&raw));
-        let raw = raw.map_err(|_| Failure::internal("failed to encode a delegated request"))?;
+        let raw =
+            raw.map_err(|_| Failure::internal("failed to encode a delegated request as JSON"))?;
         self.notes
             .put(&self.space, key, raw, None)
             .await

@@ -177,7 +177,8 @@ pub(super) async fn store_peer(notes: &dyn KvStore, known: &PeerAgent) -> Result
     let mut known = known.clone();
     let body = loop {
         let raw = to_raw_value(&known).and_then(|raw| RawObject::parse(&raw));
-        let raw = raw.map_err(|_| Failure::internal("failed to encode an agent for storage"))?;
+        let raw = raw
+            .map_err(|_| Failure::internal("failed to encode an agent of the registry as JSON"))?;
         if raw.to_raw().get().len() <= KV_VALUE_BYTES_MAX_DEFAULT || known.skills.is_empty() {
             break raw;
         }
@@ -204,7 +205,7 @@ fn parse_note(note: &KvEntry) -> Option<PeerAgent> {
     if url.is_none() {
         callboard_message::log::warn!(
             id = note.key,
-            "a stored agent has no valid address and is skipped"
+            "an agent stored in the registry has no valid `url`: skipped"
         );
     }
     Some(PeerAgent {

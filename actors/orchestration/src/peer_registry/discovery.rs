@@ -19,8 +19,8 @@ use url::Url;
 
 use super::cache::{PeerEntry, store_peer};
 use super::sanitize::{
-    address_key, agent_id_from_name, is_agent_id, is_loopback, parse_address, sanitize_description,
-    sanitize_name, sanitize_skills,
+    address_key, agent_id_from_name, check_agent_id, id_taken, is_agent_id, is_loopback,
+    parse_address, sanitize_description, sanitize_name, sanitize_skills,
 };
 use super::{
     AddressSource, DiscoverySource, FetchedCard, KNOWN_AGENTS_MAX, PeerAgent, PeerHealth,
@@ -209,7 +209,12 @@ impl PeerRegistry {
         by: AddressSource,
         within: Duration,
     ) -> Result<FetchedCard, Failure> {
-        let late = |_| Failure::timed_out(format!("no answer in {within:?}"));
+        let late = |_| {
+            let origin = url.origin().ascii_serialization();
+            Failure::timed_out(format!(
+                "no agent card came from {origin} within {within:?}: check the address, or try again"
+            ))
+        };
         let seen = timeout(within, self.inner.connector.fetch_card(url, by))
             .await
             .map_err(late)??;
@@ -218,7 +223,9 @@ impl PeerRegistry {
             sanitize_description(&seen.description),
         );
         match name.is_empty() {
-            true => Err(Failure::unavailable("the agent's card has no name")),
+            true => Err(Failure::unavailable(
+                "the agent's card has no usable `name`: its operator has to correct it",
+            )),
             false => Ok(FetchedCard {
                 name,
                 description,
@@ -337,7 +344,7 @@ impl PeerRegistry {
             callboard_message::log::warn!(
                 teacher,
                 id,
-                "a remote agent named an address on this machine: ignored"
+                "a remote agent named another agent at an address on this machine: ignored"
             );
             return false;
         }
@@ -373,12 +380,10 @@ impl PeerRegistry {
     /// `InvalidInput` if it isn't.
     fn check_id_free(&self, id: &str) -> Result<(), Failure> {
         let is_taken = |id: &str| id == self.id() || self.lock_cache().get(id).is_some();
-        match is_agent_id(id) {
-            false => Err(Failure::invalid(
-                "not an agent's id: letters, digits, `-`, `_` and `.`",
-            )),
-            true if is_taken(id) => Err(Failure::invalid("another agent has that id")),
-            true => Ok(()),
+        check_agent_id(id)?;
+        match is_taken(id) {
+            true => Err(id_taken(id)),
+            false => Ok(()),
         }
     }
 
@@ -408,15 +413,14 @@ impl PeerRegistry {
                 .find_by_address(&there)
                 .map(|entry| entry.peer.id.clone());
             if known_as.is_none() && cache.is_full() {
-                let most =
-                    format!("{KNOWN_AGENTS_MAX} agents are known, and that is all: forget some");
-                return Err(Failure::overloaded(most));
+                let full = format!("{KNOWN_AGENTS_MAX} agents are known, the maximum: forget some");
+                return Err(Failure::overloaded(full));
             }
             let is_free = |id: &str| id != self.id() && cache.get(id).is_none();
             let id = match known_as {
                 Some(id) => id,
                 None if is_free(&id) => id,
-                None if exact => return Err(Failure::invalid("another agent has that id")),
+                None if exact => return Err(id_taken(&id)),
                 None => (2..=KNOWN_AGENTS_MAX + 2)
                     .map(|n| format!("{id}-{n}"))
                     .find(|id| is_free(id))
@@ -787,7 +791,7 @@ impl PeerRegistry {
         if let Some(known) = changed
             && let Err(failure) = store_peer(&*self.inner.notes, &known).await
         {
-            callboard_message::log::warn!(id = known.id, %failure, "failed to store an agent");
+            callboard_message::log::warn!(id = known.id, %failure, "failed to store an agent of the registry: the change is lost at a restart");
         }
     }
 }

@@ -260,9 +260,9 @@ impl PeerRegistry {
     pub async fn agent_ref(&self, id: &str) -> Result<AgentRef, Failure> {
         let known = {
             let mut cache = self.lock_cache();
-            let entry = cache
-                .get_mut(id)
-                .ok_or_else(|| Failure::not_found("no agent of that id is known"))?;
+            let entry = cache.get_mut(id).ok_or_else(|| {
+                Failure::not_found("no agent with that id is known: connect to it first")
+            })?;
             entry.last_used = Some(Instant::now());
             if let Some(agent) = &entry.agent {
                 return Ok(agent.clone());
@@ -387,8 +387,12 @@ impl PeerRegistry {
 }
 
 fn agent_url(known: &PeerAgent) -> Result<Url, Failure> {
-    Url::parse(&known.url)
-        .map_err(|_| Failure::unavailable("the agent's address is unknown: connect to it"))
+    Url::parse(&known.url).map_err(|_| {
+        Failure::unavailable(format!(
+            "the address of the agent {} is unknown: connect to it",
+            known.id
+        ))
+    })
 }
 
 /// Whether the text is an origin pattern: scheme, host and optional port, without a path.

@@ -188,6 +188,24 @@ pub(super) fn is_agent_id(id: &str) -> bool {
         && id.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
+/// Checks that an agent id is valid, as [`is_agent_id`].
+///
+/// # Errors
+/// `InvalidInput` if it isn't.
+pub(super) fn check_agent_id(id: &str) -> Result<(), Failure> {
+    match is_agent_id(id) {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!(
+            "an agent's id must be 1 to {AGENT_ID_BYTES_MAX} letters, digits, `-`, `_` and `.`, the first a letter or digit"
+        ))),
+    }
+}
+
+/// Returns the failure for an agent id that another agent has.
+pub(super) fn id_taken(id: &str) -> Failure {
+    Failure::invalid(format!("another agent has the id {id}: choose another one"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

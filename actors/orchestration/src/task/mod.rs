@@ -106,7 +106,9 @@ impl OrchestratorShared {
     /// progress.
     fn acquire_call_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
         let full = |_| {
-            let why = format!("{CONCURRENT_CALLS_MAX} requests are worked on: try again later");
+            let why = format!(
+                "{CONCURRENT_CALLS_MAX} requests are in progress, the maximum: try again later"
+            );
             Failure::overloaded(why)
         };
         self.call_permits.try_acquire().map_err(full)

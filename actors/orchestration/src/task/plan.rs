@@ -164,7 +164,7 @@ impl NewPlan<'_> {
 
 fn to_raw(message: &impl Serialize) -> Result<Box<serde_json::value::RawValue>, Failure> {
     to_raw_value(message)
-        .map_err(|error| Failure::internal(format!("a task can't be written: {error}")))
+        .map_err(|error| Failure::internal(format!("a task can't be encoded as JSON: {error}")))
 }
 
 /// Message of a step task: runs one step of a run.
@@ -358,7 +358,11 @@ pub(super) fn step_action(
 /// `Unavailable` if the result is no longer stored, `Internal` if it is malformed, and failures of
 /// the store.
 async fn step_result(tasks: &dyn TaskStore, id: &TaskId) -> Result<String, Failure> {
-    let unreadable = |_| Failure::internal("the stored result of an earlier step is malformed");
+    let unreadable = |_| {
+        Failure::internal(
+            "the stored result of an earlier step is malformed: send the request again",
+        )
+    };
     match tasks
         .get(id)
         .await?
@@ -369,7 +373,7 @@ async fn step_result(tasks: &dyn TaskStore, id: &TaskId) -> Result<String, Failu
             .map(|done: StepResult| done.text)
             .map_err(unreadable),
         _ => Err(Failure::unavailable(
-            "the result of an earlier step is no longer stored",
+            "the result of an earlier step is no longer stored: send the request again",
         )),
     }
 }
@@ -457,7 +461,9 @@ async fn synthesize_once(
         results: reports.to_vec(),
     };
     let settled = shared.options.deciders.decide(cx, run, message).await;
-    let unsaid = || Failure::internal("no decider combined the results into an answer");
+    let unsaid = || {
+        Failure::internal("no decider combined the results into an answer: send the request again")
+    };
     let mut answer = settled.outcome.ok_or_else(unsaid)?;
     name_missing_steps(&mut answer, reports);
     match notes.put(SYNTHESIS_KEY, &answer).await {
@@ -481,12 +487,12 @@ fn step_report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     let state = task.map_or(TaskState::Failed, |task| task.state);
     let said = || {
         task.and_then(|task| task.status_message.clone())
-            .unwrap_or_else(|| "it isn't kept any more".to_owned())
+            .unwrap_or_else(|| "its result is no longer stored".to_owned())
     };
     let (by, text, attempts) = match task.and_then(|task| task.outcome.as_ref()) {
         Some(TaskOutcome::Reply(reply)) => match serde_json::from_str::<StepResult>(reply.get()) {
             Ok(done) => (done.by, done.text, done.attempts),
-            Err(_) => (planned_by, "the stored result can't be read".to_owned(), 1),
+            Err(_) => (planned_by, "its stored result is malformed".to_owned(), 1),
         },
         Some(TaskOutcome::Failed(failure)) => (planned_by, failure.message.clone(), 1),
         Some(TaskOutcome::NotKept) | None => (planned_by, said(), 0),

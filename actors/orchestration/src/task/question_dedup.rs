@@ -142,7 +142,7 @@ impl DedupCaller {
                 answered.await?
             }
         };
-        let unreadable = |_| Failure::invalid("the answer is not a JSON object");
+        let unreadable = |_| Failure::invalid("the answer to the question must be a JSON object");
         answer
             .map(|answer| RawObject::parse(&answer).map_err(unreadable))
             .transpose()

@@ -95,7 +95,7 @@ fn check_length(text: &str) -> Result<(), Failure> {
     match text.chars().nth(REQUEST_CHARS_MAX) {
         None => Ok(()),
         Some(_) => Err(Failure::invalid(format!(
-            "the request has more than {REQUEST_CHARS_MAX} characters"
+            "the request has more than {REQUEST_CHARS_MAX} characters: send a shorter one"
         ))),
     }
 }
@@ -153,7 +153,7 @@ fn parse_skill_call(
         (Err(_), Some(member), false) => RawObject::single(&member, text),
         (Err(_), None, false) => {
             return Err(Failure::invalid(format!(
-                "{skill} takes a JSON object: see its schema"
+                "the skill {skill} takes a JSON object, not a text: see its schema in the agent card"
             )));
         }
     };

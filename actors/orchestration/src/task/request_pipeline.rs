@@ -173,7 +173,11 @@ impl RequestPipeline<'_> {
                     RoutingDecision::Remote { agent_id } => {
                         (format!("Ask {agent_id}"), agent_id, 0)
                     }
-                    _ => return Err(Failure::internal("the route names no single action")),
+                    _ => {
+                        return Err(Failure::internal(
+                            "the request was routed to no single action: send it again",
+                        ));
+                    }
                 };
                 self.confirm_cost(
                     format!("{what}: {text}"),
@@ -284,7 +288,7 @@ impl RequestPipeline<'_> {
             from = IntakeStage::Split;
         }
         Err(Failure::internal(
-            "the request is still unclear after the maximum number of questions",
+            "the request is still unclear after the maximum number of questions: send it with more detail",
         ))
     }
 
@@ -302,7 +306,9 @@ impl RequestPipeline<'_> {
             .await
             .map_err(|failure| match failure.kind {
                 FailureKind::NoResponder => Failure {
-                    message: format!("nobody could be asked: {question}"),
+                    message: format!(
+                        "the request has to be clarified, and nobody could be asked: {question}"
+                    ),
                     ..failure
                 },
                 _ => failure,

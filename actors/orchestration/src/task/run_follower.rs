@@ -95,8 +95,9 @@ pub(super) async fn follow_run(
     };
     following.load_tasks().await?;
     let reply = following.run_to_end().await?;
-    let result = RawObject::parse(&reply)
-        .map_err(|_| Failure::internal("the stored result of the run is malformed"))?;
+    let result = RawObject::parse(&reply).map_err(|_| {
+        Failure::internal("the stored result of the run is malformed: send the request again")
+    })?;
     Ok(publish_final_answer(ToolResult(result), cx))
 }
 
@@ -132,7 +133,9 @@ impl RunFollower<'_> {
             .get(&root_id)
             .await?
             .filter(|root| root.owner == *self.owner);
-        let root = root.ok_or_else(|| Failure::not_found("the run no longer exists"))?;
+        let root = root.ok_or_else(|| {
+            Failure::not_found("the run is no longer stored: send the request again")
+        })?;
         self.task_count = steps.len() + 1;
         let prefix = format!("{root_id}.");
         for task in &steps {
@@ -218,7 +221,7 @@ impl RunFollower<'_> {
                 .await
             && !matches!(error, TaskError::HasEnded(_) | TaskError::NotFound)
         {
-            callboard_message::log::warn!(run = %self.run, %error, "failed to cancel a run");
+            callboard_message::log::warn!(run = %self.run, %error, "failed to cancel a run: its steps may go on");
         }
         Failure::cancelled("the request was cancelled")
     }

@@ -81,19 +81,19 @@ impl CommandOptions {
 #[non_exhaustive]
 pub enum CommandError {
     /// No program is allowed. Remedy: name a program or disable the tool.
-    #[error("no program is allowed: name one in `allow`")]
+    #[error("no program is allowed: name one in `command.allow`")]
     NothingAllowed,
     /// The program isn't in [`COMMAND_PATH`]. Remedy: install it or use its absolute path.
-    #[error("there is no program {0} in {COMMAND_PATH}")]
+    #[error("there is no program {0} in {COMMAND_PATH}: install it, or write its absolute path")]
     NotFound(String),
     /// The entry is neither a bare name nor the absolute path of an executable file.
-    #[error("{0} is neither a program's name nor the absolute path of one")]
+    #[error("{0:?} is neither a program's name nor the absolute path of an executable file")]
     InvalidProgram(String),
     /// The working directory doesn't exist. Remedy: create it or name another.
-    #[error("{} is no directory to work in", .0.display())]
+    #[error("the working directory {} doesn't exist: create it or name another", .0.display())]
     NotADirectory(PathBuf),
     /// No working directory is set. Remedy: name one.
-    #[error("programs need a directory to work in: name it in `directory`")]
+    #[error("programs need a directory to work in: name it in `command.working_directory`")]
     MissingDirectory,
 }
 
@@ -190,7 +190,9 @@ impl CommandRunner {
                 arguments,
                 input,
             }),
-            None => Err(Failure::denied("that program is not allowed here")),
+            None => Err(Failure::denied(
+                "that program isn't allowed: the agent's `command.allow` has to name it",
+            )),
         }
     }
 
@@ -231,11 +233,16 @@ impl CommandRunner {
             spawn_and_wait(command, &self.directory, output_bytes_max),
         )
         .await;
-        let ended = ended
-            .map_err(|_| Failure::timed_out(format!("the command was ended after {within:?}")))?;
+        let ended = ended.map_err(|_| {
+            Failure::timed_out(format!(
+                "the command ran for {within:?}, the maximum, and was ended"
+            ))
+        })?;
         ended.map_err(|error| {
-            callboard_message::log::warn!(%error, "a command can't be run");
-            Failure::unavailable("the command can't be run")
+            callboard_message::log::warn!(%error, "failed to start a command");
+            Failure::unavailable(
+                "the command can't be started: the agent's operator finds the reason in the log",
+            )
         })
     }
 }
@@ -249,9 +256,9 @@ pub(crate) fn check_may_run(principal: &Principal) -> Result<(), Failure> {
     let has_scope = || principal.scopes.iter().any(|scope| scope == COMMAND_SCOPE);
     match principal.kind == PrincipalKind::LocalOperator || has_scope() {
         true => Ok(()),
-        false => Err(Failure::denied(
-            "only the operator of this agent runs commands on its machine",
-        )),
+        false => Err(Failure::denied(format!(
+            "commands are only for the operator of this agent and keys with the scope `{COMMAND_SCOPE}`"
+        ))),
     }
 }
 

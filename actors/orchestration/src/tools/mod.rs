@@ -119,7 +119,7 @@ impl Toolbox {
         };
         if is_enabled(EXECUTE_COMMAND) && commands.is_none() {
             callboard_message::log::warn!(
-                "{EXECUTE_COMMAND} stays off: nothing says which programs it may run"
+                "{EXECUTE_COMMAND} stays off: name the programs that it may run in `command.allow`"
             );
         }
         let tools = BuiltinTool::ALL
@@ -328,7 +328,7 @@ impl Toolbox {
                 Ok(summary) => return Ok(summary),
                 Err(failure) if failure.kind == FailureKind::Cancelled => return Err(failure),
                 Err(failure) => {
-                    callboard_message::log::warn!(kind = %failure.kind, "the model failed: a text is summarized by rules")
+                    callboard_message::log::warn!(kind = %failure.kind, "the model failed to summarize a text: built-in rules did it")
                 }
             }
         }
@@ -401,7 +401,8 @@ async fn ask_person(question: String, cx: &Context) -> Result<String, Failure> {
     let answer = cx
         .elicit(text_question(question, HUMAN_INPUT_KEY, plain_field()))
         .await?;
-    text_answer(&answer).ok_or_else(|| Failure::cancelled("the person gave no answer"))
+    text_answer(&answer)
+        .ok_or_else(|| Failure::cancelled("the person declined, or gave an empty answer"))
 }
 
 fn unknown_tool(name: &str) -> Failure {

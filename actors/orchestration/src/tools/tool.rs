@@ -265,7 +265,9 @@ impl<'a> ParamReader<'a> {
             .and_then(|count| usize::try_from(count).ok());
         let (least, most) = range.into_inner();
         count.map(Some).ok_or_else(|| {
-            Failure::invalid(format!("`{name}` must be a number from {least} to {most}"))
+            Failure::invalid(format!(
+                "`{name}` must be a whole number from {least} to {most}"
+            ))
         })
     }
 

@@ -156,19 +156,19 @@ fn unanimous_decision<D: PromptSpec>(
             .collect(),
     };
     let mut found = found.into_iter();
-    let first = found
-        .next()
-        .unwrap_or(Err("the model's answer has no known form"))?;
+    let first = found.next().unwrap_or(Err(
+        "the model's answer has no form that the prompt asks for",
+    ))?;
     for other in found {
         if other?.outcome != first.outcome {
-            return Err("the model's answer says two things");
+            return Err("the model's answer has two different decisions");
         }
     }
     Ok(first)
 }
 
 /// Error message for an object in a model's answer that lacks required members.
-const MISSING_MEMBERS: &str = "the model's answer lacks what was asked for";
+const MISSING_MEMBERS: &str = "the model's answer lacks keys that the decision needs";
 
 fn parse_object<D: PromptSpec>(
     asked: &D,
@@ -187,7 +187,7 @@ fn parse_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<ParseResult<DeciderRe
     let mut from = 0;
     let (values, breaks_off) = find_json_values(text);
     if breaks_off {
-        found.push(Err("the model's answer breaks off"));
+        found.push(Err("the model's answer has unfinished JSON"));
     }
     for (start, raw) in values {
         let answer = match raw.get().starts_with('[') {

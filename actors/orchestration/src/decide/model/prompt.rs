@@ -51,15 +51,19 @@ pub(super) enum PromptError {
     Read { file: PathBuf, source: io::Error },
     #[error("the prompt {0}.md is longer than {PROMPT_BYTES_MAX} bytes: shorten it")]
     TooLong(DecisionPoint),
-    #[error("the prompt {0}.md has a {{{{ without }}}}: close it")]
+    #[error("the prompt {0}.md has a {{{{ without }}}}: close the placeholder")]
     UnclosedPlaceholder(DecisionPoint),
-    #[error("the prompt {point}.md knows no {{{{{name}}}}} here: it has {known}")]
+    #[error(
+        "the prompt {point}.md has the unknown placeholder {{{{{name}}}}}: it may have {known}"
+    )]
     UnknownPlaceholder {
         point: DecisionPoint,
         name: String,
         known: String,
     },
-    #[error("the prompt {0}.md doesn't show {{{{{1}}}}}: the model couldn't decide")]
+    #[error(
+        "the prompt {0}.md lacks the placeholder {{{{{1}}}}}, without which the model can't decide: add it"
+    )]
     MissingPlaceholder(DecisionPoint, &'static str),
 }
 
@@ -261,7 +265,7 @@ fn parse_template(
         let name = name.trim();
         if !known.contains(&name) {
             let known = match known {
-                [] => "no places".to_owned(),
+                [] => "none".to_owned(),
                 known => known
                     .iter()
                     .map(|name| format!("{{{{{name}}}}}"))

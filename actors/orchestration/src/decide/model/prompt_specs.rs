@@ -269,9 +269,9 @@ impl PromptSpec for MakeSteps {
 
 fn parse_plan(steps: &RawValue) -> ParseResult<StepPlan> {
     let steps: Vec<StepDefinition> = serde_json::from_str(steps.get())
-        .map_err(|_| "a step of the model's plan hasn't exactly the keys of one")?;
+        .map_err(|_| "a step of the model's plan has missing or unknown keys")?;
     StepPlan::try_new(steps).map_err(
-        |_| "the model's plan has no step, too many, or steps that can't follow each other",
+        |_| "the model's plan has no step, too many, or steps with invalid ids, inputs or dependencies",
     )
 }
 
@@ -508,15 +508,19 @@ impl DecideRecovery {
         Ok(match name {
             "RETRY_SAME" => Recovery::RetrySame,
             "RETRY_MODIFIED" => match (&self.action, params) {
-                (_, None) => return Err("the model gives no parameters"),
+                (_, None) => {
+                    return Err("the model chooses RETRY_MODIFIED and gives no parameters");
+                }
                 (Action::Remote { .. }, Some(params)) if replacement_text(&params).is_none() => {
-                    return Err("an agent is told one text");
+                    return Err(
+                        "the model gives new parameters for an agent, which takes one text",
+                    );
                 }
                 (_, Some(params)) => Recovery::RetryModified { params },
             },
             "USE_ALTERNATIVE" => match text("which") {
                 Some(which) => Recovery::UseAlternative { which },
-                None => return Err("the model names nobody else"),
+                None => return Err("the model chooses USE_ALTERNATIVE and names none"),
             },
             "ASK_HUMAN" => match said("message") {
                 none if none.is_empty() => {

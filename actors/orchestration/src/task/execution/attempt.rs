@@ -258,7 +258,7 @@ impl StepExecution<'_> {
         };
         // The log is for people; a failure to write it doesn't stop the work.
         if let Err(failure) = self.options.memory.remember(outgoing).await {
-            callboard_message::log::warn!(%failure, "failed to log a delegated request");
+            callboard_message::log::warn!(%failure, "failed to store a delegated request: the list of sent tasks lacks it");
         }
     }
 
@@ -303,7 +303,7 @@ impl StepExecution<'_> {
             _ => memory.update(task, state, answer).await,
         };
         if let Err(failure) = noted {
-            callboard_message::log::warn!(%failure, "failed to log the outcome of a delegated request");
+            callboard_message::log::warn!(%failure, "failed to store the outcome of a delegated request: the list of sent tasks lacks it");
         }
     }
 }
@@ -368,7 +368,7 @@ fn failure_of_result(result: ToolResult) -> Failure {
     Failure::new(
         kind,
         if message.is_empty() {
-            "it failed without a reason".to_owned()
+            "it failed and gave no reason".to_owned()
         } else {
             message
         },
@@ -398,7 +398,7 @@ fn only_text_tool(
         _ => {
             names.truncate(TOOLS_LISTED_MAX);
             let why = format!(
-                "{agent} takes no plain words; it has the tools: {}",
+                "{agent} has no single tool that takes a plain text: call one of its tools by name: {}",
                 names.join(", ")
             );
             Err(Failure::invalid(why))

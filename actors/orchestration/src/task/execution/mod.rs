@@ -157,7 +157,7 @@ pub(crate) async fn confirm(
         .and_then(|content| content.get(CONFIRM_KEY)?.as_bool())
     {
         Some(true) => Ok(()),
-        _ => Err(Failure::cancelled("not confirmed")),
+        _ => Err(Failure::cancelled("the confirmation was declined")),
     }
 }
 
