@@ -256,7 +256,7 @@ const MESSAGE_COLUMNS: &str = "ID\tFROM\tSTATE\tSENT\tTEXT";
 /// Columns of the log.
 const LOG_COLUMNS: &str = "NUMBER\tSENDER\tRECIPIENT\tTYPE\tTIME\tTEXT";
 /// Columns of the list of members.
-const MEMBER_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tWAY\tUNREAD\tROLE\tPHASE\tSEEN\tTROUBLE";
+const MEMBER_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tDELIVERY\tUNREAD\tROLE\tPHASE\tSEEN\tTROUBLE";
 /// Maximum characters of a table cell.
 const CELL_CHARS_MAX: usize = 100;
 
@@ -351,12 +351,12 @@ fn member_row(agent: &AgentView) -> String {
         or_none(&agent.phase),
     );
     let (seen, trouble) = (or_none(&agent.last_seen), or_none(&agent.trouble));
-    let (state, way) = (agent.state.as_str(), agent.way.as_str());
+    let (state, delivery) = (agent.state.as_str(), agent.way.as_str());
     join_cells([
         &agent.agent_id,
         &agent.display_id,
         state,
-        way,
+        delivery,
         &unread,
         &role,
         &phase,

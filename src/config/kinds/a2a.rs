@@ -222,7 +222,7 @@ impl AgentDeclaration for A2aAgentDeclaration {
         self.class
     }
 
-    fn mail_way(&self) -> DeliveryMethod {
+    fn mail_delivery(&self) -> DeliveryMethod {
         DeliveryMethod::A2a
     }
 

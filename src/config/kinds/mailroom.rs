@@ -104,7 +104,9 @@ impl MailMemberDeclaration {
             .agents_and_upstreams()
             .find(|agent| agent.id() == id);
         MemberDeclaration {
-            delivery_method: Some(agent.map_or(DeliveryMethod::Agent, AgentDeclaration::mail_way)),
+            delivery_method: Some(
+                agent.map_or(DeliveryMethod::Agent, AgentDeclaration::mail_delivery),
+            ),
             ..member.with_delivery_agent(id)
         }
     }

@@ -121,7 +121,7 @@ pub(crate) trait AgentDeclaration: Any + Debug + Send + Sync {
     }
 
     /// Returns the delivery method of its mail, as a member of a mailroom.
-    fn mail_way(&self) -> DeliveryMethod {
+    fn mail_delivery(&self) -> DeliveryMethod {
         DeliveryMethod::Agent
     }
 

@@ -96,7 +96,7 @@ impl AgentDeclaration for TmuxDeclaration {
         Reachability::Mail
     }
 
-    fn mail_way(&self) -> DeliveryMethod {
+    fn mail_delivery(&self) -> DeliveryMethod {
         DeliveryMethod::Tmux
     }
 

@@ -76,7 +76,7 @@ impl AgentDeclaration for WebhookDeclaration {
         Reachability::Mail
     }
 
-    fn mail_way(&self) -> DeliveryMethod {
+    fn mail_delivery(&self) -> DeliveryMethod {
         DeliveryMethod::Webhook
     }
 
