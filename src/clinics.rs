@@ -60,7 +60,7 @@ pub enum ClinicsError {
         source: BareClientError,
     },
     /// The host's file declares no `[[clinic]]`.
-    #[error("the topology declares no clinic to ask")]
+    #[error("the topology declares no clinic to ask: add a [[clinic]] section")]
     NoClinics,
     /// Two agents have the same name. Rename a clinic.
     #[error(transparent)]
@@ -349,7 +349,9 @@ impl ServeProcess {
                 process,
                 lifeline,
             }),
-            Ok(Ok(None)) => Err(failed("it ended before it listened".into())),
+            Ok(Ok(None)) => Err(failed(
+                "it ended before it listened: its messages above tell why".into(),
+            )),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => {
                 // It may have exited already.

@@ -42,7 +42,7 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
         });
     counts
         .map(drop)
-        .map_err(|error| format!("failed to start a thread: {error}"))
+        .map_err(|error| format!("failed to start the thread of the log: {error}"))
 }
 
 /// Whether a line may be logged at all, regardless of the filter. Callboard's own lines contain no

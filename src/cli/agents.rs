@@ -188,9 +188,11 @@ async fn served_agents(
 
 /// Returns the URL of the MCP server at an address: its own path, or [`MCP_PATH`] if it has none.
 fn mcp_url(typed: &str) -> Result<String, CommandError> {
-    let mut url: Url = typed
-        .parse()
-        .map_err(|_| CommandError::usage(format_args!("{typed:?} is not a URL")))?;
+    let mut url: Url = typed.parse().map_err(|_| {
+        CommandError::usage(format_args!(
+            "{typed:?} is not a URL: write http://HOST:PORT"
+        ))
+    })?;
     if url.path() == "/" {
         url.set_path(MCP_PATH);
     }

@@ -74,7 +74,7 @@ impl CredentialArguments {
         CommandError: From<E>,
     {
         self.headers.iter().try_fold(options, |options, header| {
-            let wrong = || CommandError::usage("a header is written NAME: VALUE");
+            let wrong = || CommandError::usage("--header must be NAME: VALUE");
             let (name, value) = header.split_once(':').ok_or_else(wrong)?;
             Ok(add(
                 options,
@@ -102,9 +102,9 @@ impl CredentialArguments {
                 .map(SecretString::from));
         };
         let token = std::env::var(name);
-        token
-            .map(|token| Some(token.into()))
-            .map_err(|_| CommandError::usage(format_args!("there is no variable {name}")))
+        token.map(|token| Some(token.into())).map_err(|_| {
+            CommandError::usage(format_args!("there is no environment variable {name}"))
+        })
     }
 
     /// Returns whether the key of [`KEY_VARIABLE`] may be sent to `url`.

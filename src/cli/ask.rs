@@ -189,7 +189,7 @@ async fn ask_in_process(
     let limit = question.timeout;
     let reply = tokio::select! {
         reply = timeout(limit, ask_agent(&orchestrated.agent, question, limit)) => {
-            reply.unwrap_or_else(|_| Err(Failure::timed_out(format!("not done in {limit:?}"))))
+            reply.unwrap_or_else(|_| Err(Failure::timed_out(format!("not done within {limit:?}: try a longer --timeout"))))
         }
         () = wait_for_interrupt() => Err(Failure::cancelled("interrupted")),
     };
@@ -216,7 +216,9 @@ async fn ask_agent(
     .await?;
     serde_json::from_str(reply.get())
         .map(ToolResult)
-        .map_err(|_| Failure::internal("the agent answered no object"))
+        .map_err(|_| {
+            Failure::internal("the agent's reply is no JSON object: the agent has to be corrected")
+        })
 }
 
 fn print_reply(reply: Result<ToolResult, Failure>, json: bool) -> CommandResult {

@@ -192,7 +192,7 @@ async fn cancel_task(
         Err(TaskError::NotFound) => return Err(not_found_error(id)),
         Err(TaskError::HasEnded(state)) => {
             return Err(CommandError::failed(format_args!(
-                "{id} has ended: {state}"
+                "the task {id} has ended already: it is {state}"
             )));
         }
         Err(error) => return Err(error.into()),

@@ -29,7 +29,9 @@ impl TryFrom<String> for WebUrl {
     type Error = &'static str;
 
     fn try_from(written: String) -> Result<Self, Self::Error> {
-        let url = Url::parse(&written).map_err(|_| "this is not a URL")?;
+        let url = Url::parse(&written).map_err(
+            |_| "this is not a URL: write it with its scheme, as in https://host.example",
+        )?;
         match url.scheme() {
             "http" | "https" if url.host().is_none() => Err("this is not a URL"),
             "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
@@ -60,7 +62,8 @@ impl TryFrom<String> for NetworkRange {
     fn try_from(written: String) -> Result<Self, Self::Error> {
         // The parser's own error repeats the input.
         let network = written.parse().map(Self);
-        network
-            .map_err(|_| "write an address, or an address / its leading bits with all others zero")
+        network.map_err(
+            |_| "write an IP address, or a network such as 10.0.0.0/8 with all other bits zero",
+        )
     }
 }

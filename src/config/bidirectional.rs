@@ -253,7 +253,7 @@ fn collect_switches(root: &mut ConfigTree, problems: &mut ProblemCollector<'_>) 
             }
             match found.iter().find(|(other, _)| other.name == key.name) {
                 Some((other, same)) if same.fingerprint() != value.fingerprint() => {
-                    let message = format!("`{}` is there twice, with different values", other.name);
+                    let message = format!("`{}` is set twice, with different values", other.name);
                     problems.error(Some(key.span), message);
                 }
                 Some(_) => {}
@@ -284,7 +284,7 @@ fn model_config(
     match &said.claude_api_key {
         Some(key) => {
             let help = format!("set the variable {} in its place", CLAUDE_KEY_VARIABLES[0]);
-            let message = "whoever reads this file has the key";
+            let message = "the API key stands in this file, and whoever reads the file has it";
             problems.warning_with(llm.key_span("claude_api_key"), message, Some(help));
             remote.key = Some(key.clone());
         }

@@ -120,14 +120,18 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             let bind = listener.bind;
             for (key, why) in listener.key_errors(tree) {
                 if let Some(span) = tree.span_of(key) {
-                    self.problems
-                        .error(Some(span), format!("the listener on {bind}: {why}"));
+                    self.problems.error(
+                        Some(span),
+                        format!("the listener on {bind}: `{key}`: {why}"),
+                    );
                 }
             }
             for (key, wanted) in listener.bind_addresses() {
                 if bound.iter().any(|other| addresses_conflict(*other, wanted)) {
-                    self.problems
-                        .error(tree.span_of(key), format!("two listeners want {wanted}"));
+                    self.problems.error(
+                        tree.span_of(key),
+                        format!("two listeners have the address {wanted}"),
+                    );
                 }
                 bound.push(wanted);
             }
@@ -190,7 +194,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             }
             if !seen.insert(id) {
                 self.problems
-                    .error(span, format!("the listener on {bind}: {id} is there twice"));
+                    .error(span, format!("the listener on {bind}: {id} is named twice"));
             }
         }
         if listener.served_protocol() != ServedProtocol::Bare
@@ -200,7 +204,8 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                 && self.names.servers.is_empty()
                 && self.names.unreadable_ids.is_empty()
             {
-                let message = format!("the listener on {bind}: there is no agent to serve");
+                let message =
+                    format!("the listener on {bind}: the file declares no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);
             }
             let mut all: Vec<_> = self
@@ -308,17 +313,17 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             .filter(|(id, _)| !reached.contains(id))
         {
             if let Some(span) = tree.span_of("id") {
-                self.problems
-                    .warning(Some(span), format!("no listener leads to {id}"));
+                self.problems.warning(
+                    Some(span),
+                    format!("no listener leads to {id}, so no client reaches it"),
+                );
             }
         }
     }
 }
 
 fn unfit_id_message(bind: SocketAddr, id: &str) -> String {
-    format!(
-        "the listener on {bind}: the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ ."
-    )
+    format!("the listener on {bind}: the id {id:?} can't be part of a URL: use A-Z a-z 0-9 - _ .")
 }
 
 fn build_registry(

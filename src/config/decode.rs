@@ -506,7 +506,7 @@ impl<'de> VariantAccess<'de> for TableVariantAccess<'_> {
 
     fn unit_variant(self) -> Result<(), TreeDecodeError> {
         Err(TreeDecodeError::from_message(format!(
-            "`{}` stands alone",
+            "`{}` must be written as a text, without a value of its own",
             self.0.name
         )))
     }

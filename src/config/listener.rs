@@ -326,7 +326,7 @@ impl ListenerDeclaration {
             (
                 "compat",
                 !self.compat.is_empty(),
-                "`compat` is for the dialect \"mcp\"",
+                "this is for the dialect \"mcp\"",
             ),
         ];
         wrong
@@ -338,7 +338,7 @@ impl ListenerDeclaration {
     fn a2a_key_errors(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         if !self.compat.is_empty() {
-            wrong.push(("compat", "`compat` is for the dialect \"mcp\""));
+            wrong.push(("compat", "this is for the dialect \"mcp\""));
         }
         let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
         if self.extended_card == Some(true) && self.keys.is_none() && !is_operator {

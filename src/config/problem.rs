@@ -159,7 +159,7 @@ impl<'a> ProblemCollector<'a> {
         self.found
             .sort_by_key(|problem| (problem.line == 0, problem.line, problem.column));
         if self.omitted_count > 0 {
-            let message = format!("there are {} more", self.omitted_count);
+            let message = format!("there are {} more problems", self.omitted_count);
             self.found.push(ConfigProblem {
                 level: Severity::Error,
                 span: None,
@@ -226,7 +226,10 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// The file is larger than [`super::TOPOLOGY_BYTES_MAX`]. Split it.
-    #[error("{path} has more than {} bytes", super::TOPOLOGY_BYTES_MAX)]
+    #[error(
+        "{path} has more than {} bytes: split or shorten it",
+        super::TOPOLOGY_BYTES_MAX
+    )]
     TooLarge {
         /// Path of the file.
         path: PathBuf,
@@ -246,7 +249,7 @@ pub enum ConfigError {
         agent: String,
     },
     /// No agent or upstream is declared.
-    #[error("the topology declares no agent")]
+    #[error("the topology declares no agent: add an [[agent]] or [[upstream]] section")]
     NoAgents,
     /// A listener can't be configured as declared.
     #[error("the listener on {bind}: {why}")]
@@ -351,8 +354,9 @@ pub(super) fn check_key_file(
 pub(super) fn variable_for_message(name: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
-        true => format!("variable {name}"),
-        false => "variable of that name (write the name of one, not what it holds)".to_owned(),
+        true => format!("environment variable {name}"),
+        false => "environment variable of that name (write the name of one, not what it holds)"
+            .to_owned(),
     }
 }
 
@@ -365,7 +369,7 @@ mod tests {
     fn secrets_are_not_repeated() {
         assert_eq!(
             variable_for_message("OPENAI_API_KEY"),
-            "variable OPENAI_API_KEY"
+            "environment variable OPENAI_API_KEY"
         );
         for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
             assert!(

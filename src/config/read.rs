@@ -38,7 +38,10 @@ fn read_node_name(
             .map(|node| node.value.name),
         None if is_foreign => Some(magictunnel::NAME_DEFAULT.to_owned()),
         None => {
-            problems.error(None, "there is no section [node] with the node's `name`");
+            problems.error(
+                None,
+                "there is no section [node] with the node's `name`: add one",
+            );
             None
         }
     }
@@ -116,7 +119,7 @@ fn read_root(
         return None;
     }
     if !matches!(root.value, ConfigValue::Table(_)) {
-        problems.error(Some(root.span), "a topology is a table of sections");
+        problems.error(Some(root.span), "a topology must be a table of sections");
         return None;
     }
     renamed::rename_keys(&mut root, problems);

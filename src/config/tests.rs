@@ -175,7 +175,7 @@ fn endpoints() {
         ("command = [\"sh\"]\nurl = \"http://x/\"", "not both"),
         (
             "command = [\"sh\"]\ntransport = \"sse\"",
-            "a command speaks over `stdio`",
+            "a `command` speaks over `stdio` only",
         ),
         (
             "url = \"http://x/\"\ntransport = \"stdio\"",
@@ -200,7 +200,7 @@ fn endpoints() {
         ),
         (
             "url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"",
-            "there is no variable NO_SUCH_VARIABLE",
+            "there is no environment variable NO_SUCH_VARIABLE",
         ),
         (
             "command = [\"no-such-program\"]",
@@ -304,9 +304,12 @@ fn names_lead_somewhere() {
     let unreached = format!(
         "{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[upstream]]\nid = \"lonely\"\nurl = \"http://y/\"\n[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"\nagent = \"a\"\n"
     );
-    assert_eq!(told(&unreached, false), ["6:6 no listener leads to lonely"]);
+    assert_eq!(
+        told(&unreached, false),
+        ["6:6 no listener leads to lonely, so no client reaches it"]
+    );
     of("a virtual server, which can't be a member");
-    of("two listeners want 0.0.0.0:7000");
+    of("two listeners have the address 0.0.0.0:7000");
     of("there is no key file");
     assert_eq!(found.len(), 6, "{found:?}");
 }
@@ -361,7 +364,7 @@ fn stores() {
         ),
         (
             "url = \"memory\"\nwriter = \"a\"",
-            "4:1 `writer` has no use: a store in memory ends with the node",
+            "4:1 `writer` has no effect: a store in memory ends with the node",
         ),
         (
             "password_env = \"PATH\"",
@@ -423,7 +426,7 @@ fn listeners_of_a2a() {
         ("protocol = \"a2a\"\ndialect = \"mcp\"", "has no dialects"),
         (
             "protocol = \"a2a\"\ncompat = [\"sse\"]",
-            "`compat` is for the dialect \"mcp\"",
+            "`compat`: this is for the dialect \"mcp\"",
         ),
         (
             "protocol = \"a2a\"\nagent = \"a\"\nagents = [\"a\"]",
@@ -443,7 +446,7 @@ fn listeners_of_a2a() {
         ),
         (
             "protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]",
-            "with all others zero",
+            "with all other bits zero",
         ),
         (
             "protocol = \"a2a\"\npublic_url = \"ftp://x/\"",
@@ -480,7 +483,7 @@ fn listeners_of_a2a() {
     for (lines, wanted) in [
         (
             "grpc_target = \"x:1\"",
-            "8:15 the listener on 127.0.0.1:7100: no gRPC listener is declared for it",
+            "8:15 the listener on 127.0.0.1:7100: `grpc_target`: no gRPC listener is declared for it",
         ),
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
@@ -494,7 +497,7 @@ fn listeners_of_a2a() {
         ),
         (
             "public_url = \"https://x/\"\nanonymous = \"operator\"",
-            "8:14 the listener on 127.0.0.1:7100: requests to this address",
+            "8:14 the listener on 127.0.0.1:7100: `public_url`: requests to this address",
         ),
         (
             "hosts = [\"x.example\"]\nanonymous = \"operator\"",
@@ -502,7 +505,7 @@ fn listeners_of_a2a() {
         ),
         (
             "grpc_bind = \"127.0.0.1:7100\"",
-            "two listeners want 127.0.0.1:7100",
+            "two listeners have the address 127.0.0.1:7100",
         ),
         (
             "grpc_bind = \"[::1]:0\"\ngrpc_target = \"http://x:1\"",
@@ -609,7 +612,7 @@ fn grpc_is_a_feature() {
         &format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n{lines}"),
         false,
     );
-    let without = "8:15 the listener on 127.0.0.1:7100: this callboard speaks no gRPC: build it with `--features grpc`";
+    let without = "8:15 the listener on 127.0.0.1:7100: `grpc_bind`: this callboard speaks no gRPC: build it with `--features grpc`";
     assert_eq!(
         told,
         if cfg!(feature = "grpc") {
@@ -688,7 +691,7 @@ fn agents_that_speak_a2a() {
         ),
         (
             "url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"",
-            "there is no variable NO_SUCH_VARIABLE",
+            "there is no environment variable NO_SUCH_VARIABLE",
         ),
         (
             "url = \"http://x/\"\napi_key_header = \"X-Key\"",
@@ -708,7 +711,7 @@ fn agents_that_speak_a2a() {
         ),
         (
             "url = \"http://x/\"\noauth = { client_id = \"c\", secret_env = \"NO_SUCH_VARIABLE\" }",
-            "no variable",
+            "no environment variable",
         ),
         (
             "url = \"http://x/\"\ntrusted_keys = \"no_such.json\"",
@@ -716,7 +719,7 @@ fn agents_that_speak_a2a() {
         ),
         (
             "url = \"http://x/\"\nnetworks = [\"10.0.0.0/33\"]",
-            "with all others zero",
+            "with all other bits zero",
         ),
     ] {
         let told = told(&format!("{NODE}{agent}{lines}\n"), false);

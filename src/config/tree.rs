@@ -400,19 +400,22 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
         if matches!(event, Event::DocumentStart(_)) {
             documents += 1;
             if documents > 1 {
-                problems.error(Some(span), "a topology is one YAML document");
+                problems.error(Some(span), "a topology must be one YAML document");
                 return root;
             }
         }
         let done = complete_value(event, &span, &mut open, &anchors, &mut values);
         if open.len() > DEPTH_MAX {
-            problems.error(Some(span), format!("nested deeper than {DEPTH_MAX} levels"));
+            problems.error(
+                Some(span),
+                format!("values are nested deeper than {DEPTH_MAX} levels"),
+            );
             return None;
         }
         if values > YAML_VALUES_MAX {
             problems.error(
                 Some(span),
-                format!("more than {YAML_VALUES_MAX} values, with what aliases repeat"),
+                format!("the file has more than {YAML_VALUES_MAX} values, counting those that aliases repeat"),
             );
             return None;
         }
@@ -425,7 +428,7 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
             Some(CollectionItems::List(items)) => items.push(tree),
             Some(CollectionItems::Table(members, key)) => match key.take() {
                 Some(key) if members.iter().any(|(other, _)| other.name == key.name) => {
-                    problems.error(Some(key.span), format!("`{}` is there twice", key.name));
+                    problems.error(Some(key.span), format!("`{}` is set twice", key.name));
                 }
                 Some(key) => members.push((key, tree)),
                 None => *key = Some(key_from_scalar(tree, problems)),

@@ -183,7 +183,7 @@ fn a2a_options(listener: &ListenerDeclaration, base: Url) -> Result<A2aOptions, 
 
 fn signing_key(listener: &ListenerDeclaration) -> Result<CardSigningKey, NodeError> {
     let Some(path) = &listener.signing_key else {
-        return Err(listener_error(listener, "it has no signing key"));
+        return Err(listener_error(listener, "`signing_key` is missing"));
     };
     let pem = fs::read_to_string(path).map(SecretString::from);
     let pem = pem.map_err(|error| {

@@ -359,6 +359,8 @@ async fn tear_down_agent(running: RunningAgent) {
         .await
         .is_err()
     {
-        tracing::warn!("cleanup of an agent's external resources did not finish in time");
+        tracing::warn!(
+            "cleanup of an agent's external resources did not finish in time: its processes may still run"
+        );
     }
 }

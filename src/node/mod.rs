@@ -287,7 +287,9 @@ impl Node {
             .await
             .is_err()
         {
-            tracing::warn!("replaced components did not drain in time");
+            tracing::warn!(
+                "calls of replaced agents or listeners did not end in time: they were cut off"
+            );
         }
         agent_set::tear_down_agents(self.agents.take_running()).await;
         close_store(&self.system, self.store.take()).await;
@@ -334,13 +336,13 @@ pub enum NodeError {
     #[error(transparent)]
     Agent(#[from] StartError),
     /// There is no orchestrator, or none with the requested id.
-    #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
+    #[error("there is no orchestrator{}: declare an [[agent]] of the kind \"orchestrator\"", .id.as_ref().map(|id| format!(" with the id {id}")).unwrap_or_default())]
     NoOrchestrator {
         /// The requested id; `None` for any orchestrator.
         id: Option<String>,
     },
     /// `[routing]` is invalid.
-    #[error("routing: {0}")]
+    #[error("section [routing]: {0}")]
     Routing(#[from] QuestionRouterError),
     /// An address can't be bound, for example because it is in use.
     #[error("failed to listen on {bind}: {source}")]
@@ -372,7 +374,7 @@ pub enum NodeError {
     #[error(transparent)]
     Name(#[from] NameTakenError),
     /// The file declares no listener to serve.
-    #[error("{path} declares no listener: there is nothing to serve")]
+    #[error("{path} declares no listener, so there is nothing to serve: add a [[listener]]")]
     NothingToServe {
         /// Path of the file.
         path: PathBuf,
@@ -386,7 +388,9 @@ pub enum NodeError {
         known: String,
     },
     /// A temporary folder for an example can't be created. Set `TMPDIR` to a writable folder.
-    #[error("failed to make a folder for the example's data: {0}")]
+    #[error(
+        "failed to create a folder for the example's data: {0}; set TMPDIR to a writable folder"
+    )]
     Scratch(#[source] io::Error),
     /// The topology file can't be watched for changes. SIGHUP still reloads it.
     #[error("failed to watch the topology file: {0}")]
@@ -461,7 +465,7 @@ pub(super) async fn close_store(system: &System, opened: Option<SqlStore>) {
         .await
         .is_err()
     {
-        tracing::error!("failed to write the last audit entries");
+        tracing::error!("failed to write the last audit entries in time: they are lost");
     }
     opened.close().await;
 }

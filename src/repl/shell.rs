@@ -28,7 +28,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// Default prompt.
 const PROMPT_WORD_DEFAULT: &str = "agent";
 /// Notice for agents of clinical data.
-const CLINICAL_NOTICE: &str = "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
+const CLINICAL_NOTICE: &str = "This conversation is clinical: it is kept in memory only, and tasks that haven't ended when this program ends are lost.";
 
 /// Outcome of the last message to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Shell<'_> {
             Ok(live) => self.attend_task(live).await,
             Err(error) => {
                 self.screen
-                    .print_error(&format!("The message wasn't taken: {error}"));
+                    .print_error(&format!("The message wasn't accepted: {error}"));
                 ReplOutcome::Failed
             }
         }
@@ -224,7 +224,7 @@ impl Shell<'_> {
                         match live.apply(Vec::new(), Some(answer)).await {
                             Ok(_) | Err(TaskError::HasEnded(_)) => {}
                             Err(error) => {
-                                screen.print_error(&format!("The answer wasn't taken: {error}"))
+                                screen.print_error(&format!("The answer wasn't accepted: {error}"))
                             }
                         }
                     }
@@ -286,9 +286,9 @@ impl Shell<'_> {
                 Some(CallEvent::Question(asked)) => {
                     match input.ask_question(&asked.question, false).await {
                         QuestionOutcome::Answered(answer) => asked.answer(Answer::Elicit(answer)),
-                        QuestionOutcome::Postponed => {
-                            asked.refuse(Failure::no_responder("nobody answered"))
-                        }
+                        QuestionOutcome::Postponed => asked.refuse(Failure::no_responder(
+                            "the person at the prompt didn't answer the question",
+                        )),
                         QuestionOutcome::Interrupted => break,
                     }
                 }

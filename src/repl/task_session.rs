@@ -374,8 +374,10 @@ pub(super) fn find_by_prefix<T>(
 /// Returns the reason why a task of an earlier process can't be resumed.
 fn not_resumable_reason(class: DataClass) -> &'static str {
     match class {
-        DataClass::Clinical => "what it was asked wasn't kept, for it is clinical: say it again",
-        _ => "what it was asked wasn't kept: say it again",
+        DataClass::Clinical => {
+            "the task can't be resumed, because its request is clinical and wasn't stored: send it again"
+        }
+        _ => "the task can't be resumed, because its request wasn't stored: send it again",
     }
 }
 

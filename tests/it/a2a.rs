@@ -249,7 +249,7 @@ async fn messages_are_answered() {
         (
             vec!["send", &*served.url, "hi", "--bearer-env", "NO_SUCH"],
             2,
-            "there is no variable NO_SUCH",
+            "there is no environment variable NO_SUCH",
         ),
         (vec!["task", &*served.url, "none"], 4, "(code -32001)"),
         (

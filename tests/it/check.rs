@@ -291,7 +291,7 @@ async fn keys_of_anthropic() {
         let mut command = home.callboard(&["check", &file]);
         let shown = ended(command.env(variable, "k"), None).await;
         let all = shown.out + &shown.err;
-        let is_told = all.contains("there is no variable ANTHROPIC_API_KEY");
+        let is_told = all.contains("there is no environment variable ANTHROPIC_API_KEY");
         assert_eq!(is_told, missing, "{variable}: {all}");
     }
     home.swept().await;

@@ -177,11 +177,17 @@ async fn tasks_are_cancelled_beside_the_node() {
     );
     assert_eq!(
         cancel(&ended).await,
-        (4, format!("callboard: {ended} has ended: completed\n"))
+        (
+            4,
+            format!("callboard: the task {ended} has ended already: it is completed\n")
+        )
     );
     assert_eq!(
         cancel(&left).await,
-        (4, format!("callboard: {left} has ended: canceled\n"))
+        (
+            4,
+            format!("callboard: the task {left} has ended already: it is canceled\n")
+        )
     );
     assert_eq!(
         cancel("nobody").await,

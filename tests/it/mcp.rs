@@ -134,7 +134,7 @@ async fn ends_have_codes() {
         (
             vec!["echo", "--bearer-env", "NO_SUCH"],
             2,
-            "there is no variable NO_SUCH",
+            "there is no environment variable NO_SUCH",
         ),
         (vec!["echo", "--header", "nocolon"], 2, "NAME: VALUE"),
     ] {

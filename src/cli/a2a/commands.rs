@@ -346,7 +346,11 @@ pub(super) async fn cancel_task(
     match task.status.state {
         TaskState::Canceled if agent.json => {}
         TaskState::Canceled => output::print_line(format_args!("cancelled {}", task.id))?,
-        state => return Err(CommandError::failed(format_args!("the task is {state}"))),
+        state => {
+            return Err(CommandError::failed(format_args!(
+                "the task wasn't cancelled: it is {state}"
+            )));
+        }
     }
     Ok(EXIT_ANSWERED)
 }

@@ -181,7 +181,11 @@ impl PeerArguments {
         let url: Url = self
             .url
             .parse()
-            .map_err(|_| CommandError::usage("the agent's URL can't be read"))?;
+            .map_err(|_| {
+                CommandError::usage(
+                    "the agent's URL can't be read: write it with its scheme, for example https://agent.example",
+                )
+            })?;
         let mut options = RemoteOptions {
             call_timeout: Duration::from_secs(self.timeout),
             ..RemoteOptions::default()
@@ -216,7 +220,11 @@ impl PeerArguments {
         let (peer, limit) = (self.connect_peer()?, Duration::from_secs(self.timeout));
         let outcome = run_until_interrupted(async {
             let done = timeout(limit, work(&peer)).await;
-            Ok(done.map_err(|_| CommandError::failed(format_args!("not done in {limit:?}")))??)
+            Ok(done.map_err(|_| {
+                CommandError::failed(format_args!(
+                    "not done within {limit:?}: try a longer --timeout"
+                ))
+            })??)
         });
         let outcome = outcome.await;
         peer.drained().await;

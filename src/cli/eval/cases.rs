@@ -32,7 +32,7 @@ const HELDOUT_FILE: &str = "routing_heldout.jsonl";
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum EvalCaseError {
     /// The file doesn't exist or can't be read.
-    #[error("{file}: {source}")]
+    #[error("failed to read {file}: {source}")]
     File {
         file: String,
         source: std::io::Error,
@@ -269,10 +269,10 @@ fn check_label(case: &EvalCase, world: &RoutingContext) -> Result<(), String> {
             return Err(format!("no agent has the id {id}"));
         }
         (RouteClass::Local | RouteClass::Remote, None) => {
-            return Err("a target is missing".to_owned());
+            return Err("`target` is missing".to_owned());
         }
         (RouteClass::Reject | RouteClass::Clarify | RouteClass::Decompose, Some(_)) => {
-            return Err(format!("{} has no target", case.expect.as_str()));
+            return Err(format!("`{}` takes no `target`", case.expect.as_str()));
         }
         _ => {}
     }

@@ -64,7 +64,7 @@ enum EvalSet {
 fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("it is a number from 0 to 1".to_owned()),
+        _ => Err("write a number from 0 to 1".to_owned()),
     }
 }
 

@@ -118,11 +118,11 @@ fn mistakes_are_named_with_their_line() {
         ),
         (
             r#"{"id":"b","text":"t","lang":"en","expect":"local"}"#,
-            "a target is missing",
+            "`target` is missing",
         ),
         (
             r#"{"id":"b","text":"t","lang":"en","expect":"reject","target":"echo"}"#,
-            "reject has no target",
+            "`reject` takes no `target`",
         ),
         (
             r#"{"id":"b","text":"t","lang":"en","expect":"reject","also":["what"]}"#,

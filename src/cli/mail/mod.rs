@@ -114,7 +114,9 @@ impl MailArguments {
                     .filter(|listener| listener.served_protocol() == ServedProtocol::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());
                 let missing = || {
-                    CommandError::usage("the topology has no listener with `protocol = \"mail\"`")
+                    CommandError::usage(
+                        "the topology has no listener with `protocol = \"mail\"`: add one, or give --url URL",
+                    )
                 };
                 let bind = listener.ok_or_else(missing)?.bind;
                 if more.is_some() || bind.port() == 0 {
@@ -152,7 +154,7 @@ fn read_message_text(text: String) -> Result<String, CommandError> {
     let said = read.strip_suffix('\n').unwrap_or(&read);
     match said.len() > MAIL_BODY_BYTES_MAX {
         true => Err(CommandError::usage(format_args!(
-            "a message has {MAIL_BODY_BYTES_MAX} bytes at most"
+            "the message has more than {MAIL_BODY_BYTES_MAX} bytes: shorten it"
         ))),
         false => Ok(said.to_owned()),
     }
@@ -184,7 +186,7 @@ async fn watch_events(WatchArguments { after, types, mail }: WatchArguments) -> 
                     rows.print_row(&event, || read::event_row(&event))?
                 }
                 MailStreamItem::Disconnected(why) => {
-                    tracing::warn!(%why, "connection lost: reconnecting")
+                    tracing::warn!(%why, "the connection to the mailroom broke: reconnecting")
                 }
                 _ => {}
             }
@@ -329,7 +331,7 @@ fn print_sent(sent: &SendReceipt, json: bool) -> CommandResult {
     }
     if !sent.refused.is_empty() {
         output::print_error(format_args!(
-            "full, so not for: {}",
+            "not sent to these members, whose mailboxes are full: {}",
             sent.refused.join(", ")
         ));
     }

@@ -182,7 +182,7 @@ fn parse_time(written: &str) -> Result<String, String> {
         Ok(ago) => {
             let at = SystemTime::now().checked_sub(ago);
             at.map(format_rfc3339)
-                .ok_or_else(|| "that is before all time".to_owned())
+                .ok_or_else(|| "that is too long ago".to_owned())
         }
         // Midnight at the start of that day.
         Err(_) if is_date(written) => Ok(format!("{written}T00:00:00Z")),

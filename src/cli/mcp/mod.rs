@@ -188,14 +188,18 @@ impl ServerConnection {
         );
         let answer = timeout_at(self.deadline, asked).await;
         let late = || {
-            let why = format!("not done in {:?}", self.timeout);
+            let why = format!("not done within {:?}: try a longer --timeout", self.timeout);
             CommandError {
                 failure: Some(Box::new(Failure::timed_out(&why))),
                 ..CommandError::failed(why)
             }
         };
         let answer = answer.map_err(|_| late())??;
-        RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
+        RawObject::parse(&answer).map_err(|_| {
+            CommandError::failed(
+                "the server's answer is no JSON object: the server has to be corrected",
+            )
+        })
     }
 
     /// Returns the negotiated MCP revision; empty before the first request.
@@ -243,7 +247,7 @@ impl ServerConnection {
             self.client.drained().await;
         };
         if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
-            tracing::warn!("server did not stop in time");
+            tracing::warn!("the MCP server did not stop in time: its process may still run");
         }
         self.system.shutdown(Duration::ZERO).await;
     }

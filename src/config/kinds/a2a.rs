@@ -254,7 +254,7 @@ impl AgentDeclaration for A2aAgentDeclaration {
         if self.interface.is_some() && self.trusted_keys.is_some() {
             wrong.push((
                 "trusted_keys",
-                "with `interface` no card is read, so that no signature is",
+                "with `interface` no card is read, so no signature is checked: leave one of the two out",
             ));
         }
         report_key_errors(&self.id, wrong, tree, problems);

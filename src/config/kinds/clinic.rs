@@ -42,7 +42,7 @@ impl AgentDeclaration for ClinicConfig {
         {
             problems.warning(
                 Some(span),
-                format!("there is no file {}", self.seed.display()),
+                format!("there is no seed file {}", self.seed.display()),
             );
         }
     }

@@ -138,7 +138,7 @@ impl MailMemberDeclaration {
         if self.groups.len() > MAIL_GROUPS_MAX {
             wrong.push((
                 "groups",
-                format!("a member can be in {MAIL_GROUPS_MAX} at most"),
+                format!("a member can be in {MAIL_GROUPS_MAX} groups at most"),
             ));
         }
         wrong
@@ -155,7 +155,7 @@ impl MailroomDeclaration {
         }
         let days_max = MAIL_EXPIRES_MAX.as_secs() / SECONDS_PER_DAY;
         if self.expires_days.is_some_and(|days| days.get() > days_max) {
-            wrong.push(("expires_days", format!("{days_max} at most")));
+            wrong.push(("expires_days", format!("it must be {days_max} at most")));
         }
         if self.members.len() > MAIL_MEMBERS_MAX {
             wrong.push((
@@ -220,7 +220,7 @@ impl MailroomDeclaration {
             return Some("it is a mailroom");
         }
         (agent.class() == DataClass::Clinical)
-            .then_some("it is clinical, and mail is kept and handed on")
+            .then_some("its class is clinical, and mail is stored and passed on")
     }
 
     /// Warns if a member that isn't in the file has almost the id of an agent without mail.
@@ -390,7 +390,7 @@ async fn apply_options(mailroom: AgentRef, options: MailroomOptions) {
     match mailroom.ask(ReconfigureMailroom { options }).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
-            tracing::error!(%failure, "mailroom rejected its changed configuration")
+            tracing::error!(%failure, "mailroom rejected its changed configuration: the previous one stays in force")
         }
         Err(error) => {
             tracing::error!(%error, "failed to send a mailroom its changed configuration")

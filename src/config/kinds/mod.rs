@@ -291,7 +291,7 @@ fn report_key_errors<W: Display>(
 fn secret_from_env(name: &str) -> Result<SecretString, String> {
     std::env::var(name)
         .map(SecretString::from)
-        .map_err(|_| format!("there is no variable {name}"))
+        .map_err(|_| format!("there is no environment variable {name}"))
 }
 
 /// Dependencies of a starting agent.

@@ -118,7 +118,7 @@ impl AgentDeclaration for TmuxDeclaration {
             ));
         }
         if self.command.iter().any(String::is_empty) {
-            wrong.push(("command", "a program has a name"));
+            wrong.push(("command", "the program's name is empty"));
         }
         report_key_errors(&self.id, wrong, tree, problems);
         names.check_has_mailroom(&self.id, tree, problems);

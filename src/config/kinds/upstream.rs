@@ -225,7 +225,10 @@ impl UpstreamDeclaration {
                 None | Some(UpstreamTransport::Stdio) => {
                     Err(self.key_error("command", "the program's name is empty"))
                 }
-                Some(_) => Err(self.key_error("transport", "a command speaks over `stdio`")),
+                Some(_) => Err(self.key_error(
+                    "transport",
+                    "a `command` speaks over `stdio` only: leave `transport` out",
+                )),
             },
             (None, Some(url)) => {
                 let endpoint = match self.transport {
@@ -468,7 +471,9 @@ impl AgentDeclaration for UpstreamDeclaration {
                 let span = tree.get(key).and_then(|headers| headers.key_span(name));
                 problems.error(
                     span,
-                    format!("`{name}` is not a header, or its value can't be one's"),
+                    format!(
+                        "`{name}` is no valid header name, or its value is no valid header value"
+                    ),
                 );
             }
         }
@@ -521,7 +526,7 @@ impl AgentDeclaration for UpstreamDeclaration {
             problems.warning(
                 span,
                 format!(
-                    "there is no {} that {} could get",
+                    "there is no {} to pass on to {}",
                     variable_for_message(name),
                     self.id
                 ),

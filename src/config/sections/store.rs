@@ -208,7 +208,7 @@ impl SectionDeclaration for StoreDeclaration {
             if is_in_memory && tree.get(key).is_some() {
                 problems.error(
                     tree.key_span(key),
-                    format!("`{key}` has no use: a store in memory ends with the node"),
+                    format!("`{key}` has no effect: a store in memory ends with the node"),
                 );
             }
         }
@@ -243,7 +243,7 @@ impl SectionDeclaration for StoreDeclaration {
         if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {
             problems.error(
                 tree.span_of("url"),
-                format!("{} can't be written to", folder.display()),
+                format!("the folder {} can't be written to", folder.display()),
             );
         }
     }

@@ -110,7 +110,10 @@ fn who_decides_depends_on_the_key() {
         DeciderKind::Model
     );
     let warnings = told(with_key, false);
-    assert_eq!(warnings, ["2:1 whoever reads this file has the key"]);
+    assert_eq!(
+        warnings,
+        ["2:1 the API key stands in this file, and whoever reads the file has it"]
+    );
     assert!(!format!("{topology:?}").contains("s3cret"));
     let scripted = read("[llm]\n[[scripted.answers]]\ntext = \"x\"\n");
     assert_eq!(
@@ -146,7 +149,7 @@ fn switches_have_two_names_and_three_places() {
             .0
             .is_some()
     );
-    let twice = "3:1 `experimental_decomposition` is there twice, with different values";
+    let twice = "3:1 `experimental_decomposition` is set twice, with different values";
     assert!(told(&both("false"), false).contains(&twice.to_owned()));
 }
 

@@ -58,7 +58,7 @@ fn every_mistake_of_a_mailroom() {
         ),
         (
             "expires_days = 31",
-            "7:55 agent mailroom: `expires_days`: 30 at most",
+            "7:55 agent mailroom: `expires_days`: it must be 30 at most",
         ),
         (
             "messages_a_second = 0",
@@ -80,7 +80,7 @@ fn every_mistake_of_a_mailroom() {
         ),
         (
             "patients",
-            "patients can't be a member of mailroom: it is clinical, and mail is kept and handed on",
+            "patients can't be a member of mailroom: its class is clinical, and mail is stored and passed on",
         ),
         ("pager", "pager is a member of mailroom twice"),
     ] {
@@ -187,11 +187,11 @@ fn listeners_of_mail() {
         ),
         (
             "",
-            "the listener on 127.0.0.1:1: the protocol \"mail\" needs `agent`: a mailroom",
+            "the listener on 127.0.0.1:1: `agent`: the protocol \"mail\" needs `agent`: a mailroom",
         ),
         (
             "agent = \"mailroom\"\ndialect = \"mcp\"\nkeys = \"k\"",
-            "the listener on 127.0.0.1:1: the protocol \"mail\" has no dialects: leave it out",
+            "the listener on 127.0.0.1:1: `dialect`: the protocol \"mail\" has no dialects: leave it out",
         ),
         (
             "agent = \"mailroom\"",

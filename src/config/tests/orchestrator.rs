@@ -53,11 +53,11 @@ fn every_mistake_of_an_orchestrator() {
         ),
         (
             "agents = [\"weather\", \"weather\"]",
-            "13:22 weather is there twice",
+            "13:22 weather is named twice",
         ),
         (
             "agents = [\"helper\"]",
-            "12:6 helper delegates to itself, or has itself decide, by way of others or not",
+            "12:6 helper delegates to itself or lets itself decide, directly or through other agents",
         ),
         (
             "decide = { rout = \"rules\" }",
@@ -77,21 +77,24 @@ fn every_mistake_of_an_orchestrator() {
         ),
         (
             "tools = [\"execute_command\"]",
-            "13:10 `execute_command` stays off: nothing is allowed",
+            "13:10 `execute_command` stays off: no program is allowed",
         ),
         (
             "confidence_min = 1.1",
-            "13:18 `confidence_min` is from 0 to 1",
+            "13:18 `confidence_min` must be from 0 to 1",
         ),
-        ("max_risk = -0.1", "13:12 `max_risk` is from 0 to 1"),
-        ("cost_usd_max = -1", "13:16 `cost_usd_max` is 0 or more"),
+        ("max_risk = -0.1", "13:12 `max_risk` must be from 0 to 1"),
+        (
+            "cost_usd_max = -1",
+            "13:16 `cost_usd_max` must be 0 or more",
+        ),
         (
             "class = \"public\"\nagents = [\"weather\"]",
-            "14:11 weather answers what is internal, and helper is public",
+            "14:11 weather has data of the class `internal`, and helper is only for `public`",
         ),
         (
             "name = \"weather\"",
-            "13:8 weather and helper have the same name: their tasks are kept under it",
+            "13:8 weather and helper have the same name, under which their tasks are stored: change `name` of one",
         ),
         ("prompt = \"x\"", "13:1 an orchestrator has no key `prompt`"),
     ] {

@@ -23,7 +23,7 @@ async fn a_start_warns() {
     for err in [talked, served] {
         for wanted in [
             "anybody who reaches 0.0.0.0 may use this agent: nobody needs a key (write 127.0.0.1, or",
-            "whoever reads this file has the key (set the variable CLAUDE_API_KEY in its place) at line 5, column 1\n",
+            "the API key stands in this file, and whoever reads the file has it (set the variable CLAUDE_API_KEY in its place) at line 5, column 1\n",
         ] {
             assert_eq!(
                 err.matches(&format!("callboard: warning: {file}: {wanted}"))

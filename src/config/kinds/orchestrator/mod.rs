@@ -178,14 +178,17 @@ impl OrchestratorDeclaration {
         ];
         for (key, share) in shares {
             if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-                problems.error(tree.span_of(key), format!("`{key}` is from 0 to 1"));
+                problems.error(tree.span_of(key), format!("`{key}` must be from 0 to 1"));
             }
         }
         if self
             .cost_usd_max
             .is_some_and(|usd| !usd.is_finite() || usd < 0.0)
         {
-            problems.error(tree.span_of("cost_usd_max"), "`cost_usd_max` is 0 or more");
+            problems.error(
+                tree.span_of("cost_usd_max"),
+                "`cost_usd_max` must be 0 or more",
+            );
         }
     }
 
@@ -201,12 +204,12 @@ impl OrchestratorDeclaration {
                     &TOOL_NAMES,
                 );
             } else if !seen.insert(tool) {
-                problems.error(span, format!("`{tool}` is there twice"));
+                problems.error(span, format!("`{tool}` is named twice"));
             } else if tool == EXECUTE_COMMAND && self.command.is_none() {
                 let help = "name the programs that it may run in `command.allow`".to_owned();
                 problems.warning_with(
                     span,
-                    format!("`{tool}` stays off: nothing is allowed"),
+                    format!("`{tool}` stays off: no program is allowed"),
                     Some(help),
                 );
             }
@@ -223,7 +226,7 @@ impl OrchestratorDeclaration {
         for (at, id) in self.agents.iter().enumerate() {
             let span = tree.item_span("agents", at);
             if !seen.insert(id) {
-                problems.error(span, format!("{id} is there twice"));
+                problems.error(span, format!("{id} is named twice"));
             } else if let Some(server) = names.servers.get(&**id) {
                 let members = server.members.join("`, `");
                 let help = Some(format!(
@@ -245,7 +248,7 @@ impl OrchestratorDeclaration {
             {
                 let help = Some(format!("write `class = \"{class}\"`"));
                 let message = format!(
-                    "{id} answers what is {class}, and {} is {}",
+                    "{id} has data of the class `{class}`, and {} is only for `{}`",
                     self.id, self.class
                 );
                 problems.error_with(span, message, help);
@@ -320,7 +323,7 @@ impl OrchestratorDeclaration {
         };
         if let Some(other) = same.or_else(of_another) {
             let message = format!(
-                "{other} and {} have the same name: their tasks are kept under it",
+                "{other} and {} have the same name, under which their tasks are stored: change `name` of one",
                 self.id
             );
             problems.error(tree.span_of("name"), message);
@@ -338,7 +341,7 @@ impl OrchestratorDeclaration {
         while let Some(id) = left.pop() {
             if id == self.id {
                 let message = format!(
-                    "{id} delegates to itself, or has itself decide, by way of others or not"
+                    "{id} delegates to itself or lets itself decide, directly or through other agents"
                 );
                 problems.error(tree.span_of("id"), message);
                 return;
@@ -444,7 +447,7 @@ impl AgentDeclaration for OrchestratorDeclaration {
             if let Some(path) = path.filter(|path| !is_there(path)) {
                 problems.error(
                     tree.span_at_path(key),
-                    format!("there is no {}", path.display()),
+                    format!("there is no {} on this machine", path.display()),
                 );
             }
         }
