@@ -11,6 +11,7 @@ mod approval;
 mod granted_caller;
 mod ledger;
 mod options;
+mod sampling;
 #[cfg(test)]
 mod tests;
 
