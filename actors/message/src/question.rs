@@ -118,7 +118,8 @@ impl Question {
         self
     }
 
-    /// Removes the key from the question's `_meta` and returns the key; `None` if it has none.
+    /// Removes the key from the question's `_meta` and returns the key; `None` if it has none. See
+    /// [`QUESTION_KEY_META_KEY`].
     pub fn take_key(&mut self) -> Option<String> {
         let (Self::Sample(SamplingRequest(body))
         | Self::Elicit(Elicitation(body))

@@ -172,8 +172,8 @@ static LATIN: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Returns the Latin letter that a letter of another script looks like, in the same case; `None` if
-/// there is none.
+/// Returns the basic Latin letter that another letter looks like, in the same case; `None` if there
+/// is none. The other letter is of another script, or a special Latin one such as `ø` or `ß`.
 pub fn latin_lookalike(c: char) -> Option<char> {
     LATIN.get(&c).copied()
 }

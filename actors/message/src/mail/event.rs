@@ -14,7 +14,7 @@ use crate::Message;
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum MailEvent {
-    /// A message to several recipients was accepted.
+    /// A broadcast, or a message to a group or list, was accepted. It may have a single recipient.
     AgentBroadcast {
         /// Agent id of the sender.
         sender_agent_id: String,
@@ -23,7 +23,7 @@ pub enum MailEvent {
         /// First 100 characters of the text; empty once the retention period has ended.
         message_preview: String,
     },
-    /// A message to one recipient was accepted.
+    /// A message addressed to one agent was accepted. A group or list of one counts as a broadcast.
     AgentDirectMessage {
         /// Agent id of the sender.
         sender_agent_id: String,

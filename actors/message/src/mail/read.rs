@@ -69,7 +69,7 @@ pub struct MessageHistory {
     pub topic: Option<String>,
     /// Only messages of this thread.
     pub thread: Option<String>,
-    /// Only messages that contain this text, ignoring case; at most 128 characters.
+    /// Only messages that contain this text, ignoring ASCII case; at most 128 characters.
     pub text: Option<String>,
     /// Only messages sent at or after this time (RFC 3339).
     pub since: Option<String>,

@@ -99,7 +99,7 @@ pub struct SendReceipt {
 
 mail_message! {
     BroadcastMessage = "broadcast_message" -> SendReceipt,
-        "Tell all active agents something that concerns them all, or ask when you don't know whom. Not for one agent \
+        "Tell all agents something that concerns them all, or ask when you don't know whom. Not for one agent \
          (send_message), routine status (save_memory) or replies (reply). Keep it short and self-contained; rarely.",
         more: [];
     SendMessage = "send_message" -> SendReceipt,
