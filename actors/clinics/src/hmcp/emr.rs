@@ -248,8 +248,9 @@ impl EmrStore {
         })
     }
 
-    /// Opens a store in a file. Creates the file and its folder if they are missing, accessible by
-    /// this user only. The file holds up to [`EMR_FILE_BYTES_MAX_DEFAULT`] bytes.
+    /// Opens a store in a file. Creates the file and its folder if they are missing, the file
+    /// accessible by this user only, the folder with default permissions. The file holds up to
+    /// [`EMR_FILE_BYTES_MAX_DEFAULT`] bytes.
     ///
     /// # Errors
     /// [`HmcpError::File`], if the file can't be opened.
@@ -284,7 +285,7 @@ impl EmrStore {
     ///
     /// # Errors
     /// `Overloaded`, if the store is full; `Unavailable`, if the file can't be written. The data
-    /// wasn't stored then.
+    /// wasn't stored then. `Internal`, if the write crashed; the data may have been stored.
     pub async fn write(
         &self,
         clinical_data: RawObject,

@@ -81,10 +81,11 @@ pub enum ClinicRegistryError {
         /// Id of the clinic.
         id: String,
     },
-    /// A clinic has too many synonyms and conditions together, or one that is empty or too long.
+    /// A clinic has too many synonyms and conditions together, or one that is empty or too long, or
+    /// its specialty is too long.
     #[error(
         "clinic {id} has more than {WORDS_PER_CLINIC_MAX} `synonyms` and `conditions` together, or one \
-         that is empty or longer than {NAME_CHARS_MAX} characters"
+         that is empty or longer than {NAME_CHARS_MAX} characters, or a longer `specialty`"
     )]
     BadWords {
         /// Id of the clinic.

@@ -162,7 +162,7 @@ const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dos
 enum CueObject {
     /// No further word is needed.
     Any,
-    /// A medicine.
+    /// A medicine, or a word about medicines such as `dose` or `tratamento`.
     Medicine,
     /// A condition that no record has.
     Condition,

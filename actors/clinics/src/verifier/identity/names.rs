@@ -54,7 +54,8 @@ struct NameWord<'a> {
     /// Whether only a space (or an initial's full stop and a space) separates the word from the
     /// previous one.
     joined: bool,
-    /// Whether a comma and a space precede the word.
+    /// Whether the previous word and this one have only a comma between them, with or without white
+    /// space.
     after_comma: bool,
     /// Whether the word is the first of a sentence or line.
     opens: bool,
