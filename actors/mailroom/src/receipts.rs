@@ -47,7 +47,8 @@ struct FanOut(Arc<MailMessage>);
 /// Request to create the next batch of copies of the message with this number.
 struct FanOutNext(u64);
 
-/// Request to write all pending receipts. The reply comes when they are stored.
+/// Request to write all pending receipts. The reply comes after one attempt. If the store fails
+/// temporarily, receipts are still pending then; if it fails permanently, they are dropped.
 struct Flush;
 
 /// Timer message: retry failed writes of receipts and copies.
@@ -150,7 +151,8 @@ impl ReceiptWriter {
         let _ = self.agent.ask(Flush).await;
     }
 
-    /// Stores all recorded receipts, and then stops the agent.
+    /// Makes one attempt to store all recorded receipts, and then stops the agent. Receipts that
+    /// could not be stored are dropped.
     pub async fn close(&self) {
         self.settled().await;
         self.agent.stop();
