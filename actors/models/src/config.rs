@@ -40,8 +40,8 @@ pub struct RemoteModelConfig {
     /// the provider's own.
     pub url: Option<String>,
     /// Environment variable that holds the API key. The default is `OPENAI_API_KEY`,
-    /// `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY`; Ollama and compatible servers use no key
-    /// unless this is set.
+    /// `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY` (`CLAUDE_API_KEY` if only that one is set);
+    /// Ollama and compatible servers use no key unless this is set.
     pub key_env: Option<String>,
     /// API key set by an embedding program. It can't be set in a topology file.
     #[serde(skip)]
