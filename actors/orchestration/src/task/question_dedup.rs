@@ -27,9 +27,9 @@ use crate::memory::note_failure;
 const EVENTS_PAGE_SIZE: usize = 100;
 /// Bytes of the content hash that is the key of a question without a key.
 const HASH_BYTES: usize = 6;
-/// Maximum bytes of a run's stored data: questions, answers and the decisions that led to them.
-/// Beyond it, a question is asked without being stored; after a restart it is decided and asked
-/// again. Fixed.
+/// Maximum bytes of a run's stored data: questions, answers and the decisions that led to them. A
+/// question that doesn't fit is asked without being stored; after a restart it is decided and asked
+/// again. An answer that doesn't fit fails the question with `InvalidInput`. Fixed.
 pub(super) const RUN_STORE_BYTES_MAX: usize = 48 * 1_024;
 /// Maximum attempts to write stored data while other writers change it. After them the write fails
 /// as `Unavailable`.

@@ -75,8 +75,8 @@ fn request_words(request: &str) -> HashSet<String> {
     folded_words(compared).into_iter().collect()
 }
 
-/// Returns whether a request with the words `now` repeats one with the words `before` and adds
-/// some.
+/// Returns whether a request with the words `now` has more words than an earlier one with the words
+/// `before`, and at least the share [`WORDS_SHARED_MIN`] of the earlier words.
 fn adds_detail(before: &HashSet<String>, now: &HashSet<String>) -> bool {
     let shared = before.intersection(now).count();
     !before.is_empty()
