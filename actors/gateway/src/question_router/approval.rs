@@ -22,9 +22,9 @@ struct ApprovalPart {
 }
 
 /// Returns the system prompt and the latest [`APPROVAL_TURNS_MAX`] turns of a conversation, each on
-/// a line with its speaker. Their texts have up to [`APPROVAL_CHARS_MAX`] characters in total; the
-/// number of characters, turns and other contents left out is appended. Empty without prompt and
-/// turns.
+/// a line with its speaker. Their texts have up to [`APPROVAL_CHARS_MAX`] characters in total. A
+/// line ends with the numbers of characters, images and other contents left out of it; the number
+/// of turns left out is on a line before the turns. Empty without prompt and turns.
 pub(super) fn approval_text(sample: &SamplingRequest) -> String {
     let turns: Vec<RawObject> = sample.0.read("messages").unwrap_or_default();
     let earlier = turns.len().saturating_sub(APPROVAL_TURNS_MAX);
