@@ -95,7 +95,8 @@ impl MailClient {
         })
     }
 
-    /// Sends a message to all active agents, or to a group.
+    /// Sends a message to all agents that the sender can see, or to those of a group. Agents that
+    /// are away get it too, terminated ones don't.
     ///
     /// # Errors
     /// See [`MailClientError`].

@@ -66,8 +66,8 @@ impl TmuxOptions {
 ///
 /// A delivery succeeds once the text is visible in the pane. Failures: `Unavailable` if the text
 /// can't be pasted now or isn't visible in time; `Rejected` if it was pasted [`TMUX_PASTES_MAX`]
-/// times without becoming visible; `InvalidInput` if the text has control characters or doesn't
-/// begin with its sender.
+/// times without becoming visible; `InvalidInput` if the text has control characters other than
+/// tabs and line feeds, or doesn't begin with its sender.
 pub struct TmuxAgent {
     tmux: TmuxServer,
     options: TmuxOptions,
