@@ -142,8 +142,8 @@ impl Converse {
         Self(with_blocks(content))
     }
 
-    /// Returns the content blocks of the message; empty if they are missing or one of them is not
-    /// an object.
+    /// Returns the content blocks of the message; empty if they are missing, or one of them is not
+    /// an object or has a duplicate key.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }

@@ -155,7 +155,8 @@ impl ToolResult {
         self
     }
 
-    /// Returns the content blocks; empty if they are missing or one of them is not an object.
+    /// Returns the content blocks; empty if they are missing, or one of them is not an object or
+    /// has a duplicate key.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
@@ -196,7 +197,7 @@ pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObje
 }
 
 /// Returns the content blocks in the member `content` of an object; empty if it is missing or no
-/// list, or one of the blocks is not an object.
+/// list, or one of the blocks is not an object or has a duplicate key.
 pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
     let blocks = of
         .get("content")
@@ -301,7 +302,8 @@ impl Artifact {
         self.0.text("id").unwrap_or_default()
     }
 
-    /// Returns the content blocks; empty if they are missing or one of them is not an object.
+    /// Returns the content blocks; empty if they are missing, or one of them is not an object or
+    /// has a duplicate key.
     pub fn content(&self) -> Vec<Content> {
         blocks(&self.0)
     }
@@ -328,7 +330,8 @@ impl ToolResult {
     /// that is no text, returns the whole result; a result without content becomes `null`.
     ///
     /// # Errors
-    /// An error result is returned as a [`Failure`].
+    /// An error result is returned as a [`Failure`] with its text: of the kind and with the data
+    /// that it has under [`FAILURE_META_KEY`], else of the kind [`FailureKind::Rejected`].
     pub fn into_value(self, wrapped: bool) -> RawReply {
         if self.is_error() {
             return Err(failure(self));

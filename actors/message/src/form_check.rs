@@ -10,10 +10,10 @@ pub(crate) const FAULTS_MAX: usize = 16;
 /// Maximum number of allowed values that a fault lists; the rest is counted.
 const LISTED_VALUES_MAX: usize = 16;
 
-/// Returns the reasons why `content` doesn't fit the form `schema`, at most [`FAULTS_MAX`]; empty if
-/// it fits. Members without a schema and keywords outside the subset are not checked, nor are optional
-/// fields that were left blank: clients submit them as null or as an empty text. A fault names the
-/// field and what it must be, never the value.
+/// Returns the reasons why `content` doesn't fit the form `schema`, at most [`FAULTS_MAX`]; empty
+/// if it fits. Members without a schema and keywords outside the subset are not checked, nor are
+/// optional fields that were left blank: clients submit them as null or as an empty text. A fault
+/// names the field and what it must be, never the value.
 pub(crate) fn form_faults(schema: &Value, content: &Value) -> Vec<String> {
     let Value::Object(values) = content else {
         return vec!["the values of a form must be an object".to_owned()];
@@ -86,9 +86,9 @@ fn field_fault(schema: &Value, value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the fault of a value that isn't among those that `const`, `enum`, `oneOf` and `anyOf` list.
-/// A list without values isn't checked, nor is `oneOf` or `anyOf` with members other than titled
-/// values, which the subset doesn't have.
+/// Returns the fault of a value that isn't among those that `const`, `enum`, `oneOf` and `anyOf`
+/// list. A list without values isn't checked, nor is `oneOf` or `anyOf` with members other than
+/// titled values, which the subset doesn't have.
 fn value_fault(schema: &Value, value: &Value) -> Option<String> {
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
     let titled = |name: &str| {
@@ -206,8 +206,8 @@ fn is_email(text: &str) -> bool {
             .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
 
-/// Returns whether the text begins with the scheme of RFC 3986, section 3.1, such as `https:`, and
-/// has no white space.
+/// Returns whether the text is a scheme of RFC 3986, section 3.1, such as `https:`, with more text
+/// after it and without white space.
 fn is_uri(text: &str) -> bool {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -103,7 +103,7 @@ pub fn quote_raw(text: &str) -> Box<RawValue> {
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// Converts JSON text to a raw value without parsing it. `json` must be one valid JSON value
-/// without surrounding white space; only debug builds check this.
+/// without surrounding white space; only debug builds check this, and panic.
 pub fn raw_from_written(json: String) -> Box<RawValue> {
     static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| parse_borrowed("null").is_some());
     debug_assert!(is_json(&json), "only JSON becomes a raw value");
@@ -147,7 +147,7 @@ fn is_json(json: &str) -> bool {
 }
 
 /// Returns the text of a JSON string, without quotes and escapes. It is borrowed if the string has
-/// no escapes. Returns `None` if `raw` is not a string.
+/// no escapes. Returns `None` if `raw` is not a string, or has the escape of an unpaired surrogate.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     match memchr(b'\\', inner.as_bytes()) {
@@ -172,7 +172,8 @@ impl<'a> RawCursor<'a> {
     }
 
     /// Iterates over the names and values of an object's members; `None` if `raw` is not an object.
-    /// Members with duplicate names are all returned.
+    /// Members with duplicate names are all returned. The iterator ends early at a name for which
+    /// [`text`] is `None`.
     pub fn object(raw: &'a RawValue) -> Option<impl Iterator<Item = (Cow<'a, str>, &'a RawValue)>> {
         let mut walk = Self::begin(raw, b'{')?;
         Some(iter::from_fn(move || {

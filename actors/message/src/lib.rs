@@ -1,7 +1,7 @@
 //! Shared vocabulary of callboard: messages, calls, questions, principals, tasks.
 //!
-//! The types depend on serde only and do no I/O, so each can be a field of a message and can cross
-//! a wire.
+//! The types do no I/O, and most can be serialised, so that they can be fields of messages and
+//! cross a wire.
 
 mod call;
 pub mod capabilities;

@@ -1,10 +1,10 @@
 //! Rate limit of log lines. Outside input can cause any line of a protocol or an agent, as often as
 //! it likes; without a limit it fills the disk that the log is on.
 //!
-//! [`error!`], [`warn!`], [`info!`] and [`debug!`] take what the macros of `tracing` take. Each call
-//! site logs [`LOG_LINES_MAX`] lines in [`LOG_WINDOW`], then counts; the count is a line of its own.
-//! `by: NAME` as the first argument counts for each name apart, so that one noisy server doesn't
-//! hide the lines of another. The crate that calls them depends on `tracing`.
+//! [`error!`], [`warn!`], [`info!`] and [`debug!`] take what the macros of `tracing` take. Each
+//! call site logs [`LOG_LINES_MAX`] lines in [`LOG_WINDOW`], then counts; the count is a line of
+//! its own. `by: NAME` as the first argument counts for each name apart, so that one noisy server
+//! doesn't hide the lines of another. The crate that calls them depends on `tracing`.
 //!
 //! Limits belong to call sites, as `tracing`'s own metadata does: all systems of a process share
 //! them, as they share the log.
@@ -135,7 +135,7 @@ impl LogLimit {
 /// name.
 ///
 /// Programs should call it every [`LOG_WINDOW`] and before they end. Otherwise a number is logged
-/// only with the next line of its call site.
+/// only with the next line of its call site after the window.
 pub fn report_suppressed() {
     let unreported = std::mem::take(&mut *locked(&UNREPORTED));
     unreported.iter().for_each(|limit| limit.report_all());

@@ -14,8 +14,9 @@ use crate::{Failure, RawObject, RawReply};
 /// Typed request to an agent, with the type of its reply.
 ///
 /// Within a process, messages are moved and never serialised. On a network, a message is JSON with
-/// the name [`Message::NAME`]. Each message type is one MCP tool and one A2A skill. Implement it
-/// with `#[derive(Message)]`.
+/// the name [`Message::NAME`]. A message type with a codec is one MCP tool and one A2A skill,
+/// unless its name begins with [`RESERVED_PREFIX`](crate::capabilities::RESERVED_PREFIX). Implement
+/// it with `#[derive(Message)]`.
 pub trait Message: Sized + Send + 'static {
     /// Type of the agent's reply. It is `Result<T, Failure>` for messages that may fail
     /// (`#[message(fallible)]`).
@@ -34,16 +35,18 @@ pub trait Message: Sized + Send + 'static {
 
 /// JSON codec of a message and its reply, with their descriptions and schemas.
 pub struct MessageCodec<M: Message> {
-    /// Description for people and models: the doc comment of the message type.
+    /// Description for people and models; with `#[derive(Message)]`, the doc comment of the type.
     pub description: &'static str,
     /// Decodes the message from a JSON object.
     pub decode: fn(&RawValue) -> Result<M, MessageCodecError>,
     /// Encodes the message as a JSON object.
     pub encode: fn(&M) -> Result<Box<RawValue>, MessageCodecError>,
     /// Decodes the reply from raw JSON. A failure received instead becomes part of the reply for
-    /// fallible messages, and is returned as an error for others.
+    /// fallible messages, and is returned as an error for others. A reply that doesn't fit its type
+    /// is a failure of the kind `Internal`.
     pub decode_reply: fn(RawReply) -> Result<M::Reply, Failure>,
-    /// Encodes the reply as raw JSON. The failure of a fallible message is returned as an error.
+    /// Encodes the reply as raw JSON. The failure of a fallible message is returned as an error; a
+    /// reply that JSON can't represent is one of the kind `Internal`.
     pub encode_reply: fn(M::Reply) -> RawReply,
     /// JSON Schema (2020-12) of the message.
     pub input_schema: fn() -> Value,
@@ -94,8 +97,8 @@ pub struct MessageSpec {
     pub more: RawObject,
 }
 
-/// Error in the JSON of a message that doesn't fit its type. Its text contains the name of the
-/// message and the cause.
+/// Error of decoding a message from JSON or encoding it. Its text contains the name of the message
+/// and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {source}")]
 pub struct MessageCodecError {
@@ -161,6 +164,10 @@ fn is_number_type(name: &str) -> bool {
 pub mod codec {
     use super::*;
 
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// Fails if `raw` doesn't fit the type.
     pub fn decode<M: Message + DeserializeOwned>(raw: &RawValue) -> Result<M, MessageCodecError> {
         // A message without fields is a unit struct in Rust (`null` in serde) and `{}` on the wire.
         serde_json::from_str(raw.get())
@@ -188,6 +195,10 @@ pub mod codec {
         })
     }
 
+    /// Encodes a message; one without fields as `{}`.
+    ///
+    /// # Errors
+    /// Fails if JSON can't represent the message.
     pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, MessageCodecError> {
         let raw = serde_json::value::to_raw_value(message).map_err(|source| MessageCodecError {
             name: M::NAME,
@@ -200,21 +211,35 @@ pub mod codec {
         })
     }
 
+    /// Decodes the reply of a message that isn't fallible.
+    ///
+    /// # Errors
+    /// The failure in `reply`; `Internal` if the reply doesn't fit the type.
     pub fn decode_plain<R: DeserializeOwned>(reply: RawReply) -> Result<R, Failure> {
         read(&reply?)
     }
 
+    /// Encodes the reply of a message that isn't fallible.
+    ///
+    /// # Errors
+    /// `Internal` if JSON can't represent the reply.
     pub fn encode_plain<R: Serialize>(reply: R) -> RawReply {
         serde_json::value::to_raw_value(&reply)
             .map_err(|e| Failure::internal(format!("the reply can't be encoded as JSON: {e}")))
     }
 
+    /// Decodes the reply of a fallible message. Always returns `Ok`: the failure in `reply`, or
+    /// `Internal` if the reply doesn't fit the type, becomes part of the decoded reply.
     pub fn decode_fallible<R: DeserializeOwned>(
         reply: RawReply,
     ) -> Result<Result<R, Failure>, Failure> {
         Ok(reply.and_then(|raw| read(&raw)))
     }
 
+    /// Encodes the reply of a fallible message.
+    ///
+    /// # Errors
+    /// The failure in `reply`; `Internal` if JSON can't represent the reply.
     pub fn encode_fallible<R: Serialize>(reply: Result<R, Failure>) -> RawReply {
         encode_plain(reply?)
     }

@@ -262,8 +262,8 @@ impl Elicitation {
 
     /// Returns the reasons why `content` doesn't fit the form, such as "`name` is required", at
     /// most 16; empty if it fits. Checked are required fields, types, allowed values, lengths,
-    /// ranges and formats of MCP's flat subset of JSON Schema. A reason names the field but not the
-    /// value.
+    /// ranges and formats of MCP's flat subset of JSON Schema. Optional fields may be null, and text
+    /// fields among them empty. A reason names the field but not the value.
     pub fn check(&self, content: &Value) -> Vec<String> {
         form_faults(&self.schema().unwrap_or_default(), content)
     }

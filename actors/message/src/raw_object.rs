@@ -103,12 +103,12 @@ impl RawObject {
         value.iter().for_each(|value| self.set(name, value));
     }
 
-    /// Creates an object with one member.
+    /// Creates an object with one member, set as by [`set`](Self::set).
     pub fn single(name: &str, value: impl Serialize) -> Self {
         Self::new().with(name, value)
     }
 
-    /// Sets a member and returns the object.
+    /// Sets a member as [`set`](Self::set) does, and returns the object.
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         self.set(name, value);
         self

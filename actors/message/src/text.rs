@@ -73,15 +73,16 @@ pub fn is_one_of(word: &str, list: &str) -> bool {
 pub type WordTable<T> = LazyLock<HashMap<&'static str, T>>;
 
 /// Builds a lookup table from rows. Each row has words separated by spaces, and the meaning that
-/// they share.
+/// they share. A word in several rows has the meaning of the last one.
 pub fn word_table<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
     rows.iter()
         .flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means)))
         .collect()
 }
 
-/// Returns whether a character has no width on a screen. Such characters can hide text from readers
-/// but not from programs.
+/// Returns whether a character is one of those that show nothing on a screen, such as zero-width
+/// and filler characters. They can hide text from readers but not from programs. Control characters
+/// and ordinary white space don't count.
 pub fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -158,8 +159,8 @@ fn join_bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<Vec<
     Some(out)
 }
 
-/// Latin letters, each followed by the letters of other scripts that look like it (the common ones
-/// of Unicode TR 39).
+/// Basic Latin letters, each followed by letters of other scripts and special Latin ones that look
+/// like it (the common ones of Unicode TR 39).
 const LATIN_LOOKALIKES: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ dԁɗ DԀᎠ eеεҽ EЕΕᎬ fғ FϜ gɡց GᏀ hһнհ HҺНΗᎻ iіιıɩᎥӏ \
     IІΙӀ jјϳ JЈ kкκ KКΚᏦ lⅼł LᏞʟŁ mм MМΜᎷ nոп NΝ oоοօσø OОΟØ pрρ PРΡᏢ qԛ QԚ rг RʀᏒ \
     sѕʂß SЅᏚ tтτ TТΤᎢ uυսц vνѵ VᏙ wԝѡω WᎳ xхχ XХΧ yуγү YУΥ zᴢ ZΖᏃ";

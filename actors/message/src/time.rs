@@ -13,7 +13,8 @@ const DAYS_BEFORE_1970: u64 = 719_468;
 pub const UNIX_SECOND_MAX: u64 = 253_402_300_799;
 
 /// Formats a time in UTC with milliseconds, for example `2026-11-22T13:20:00.250Z`. Times before
-/// 1970 are formatted as the Unix epoch.
+/// 1970 are formatted as the Unix epoch. After [`UNIX_SECOND_MAX`] the year has five or more
+/// digits, which [`parse_rfc3339`] doesn't read.
 pub fn format_rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);

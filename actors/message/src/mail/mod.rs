@@ -1,8 +1,9 @@
 //! Agent mail: messages between agents, requests about them, and events.
 //!
-//! Each request is sent to a mailroom. Requests whose names don't begin with `callboard.` are tools
-//! of those names. The caller is identified by its principal; `sender_agent_id` is a claim that
-//! must match it. Times are RFC 3339 in UTC with milliseconds.
+//! Requests are sent to a mailroom, except [`DeliverMessage`] and [`CheckDelivery`], which it sends
+//! itself. Requests whose names don't begin with `callboard.` are tools of those names. The caller
+//! is identified by its principal; `sender_agent_id` is a claim that must match it. Times are RFC
+//! 3339 in UTC with milliseconds.
 
 mod agents;
 mod event;
@@ -35,7 +36,7 @@ pub use send::{
 /// Maximum length of a message's text, in bytes. A longer one is rejected with `InvalidInput`.
 pub const MAIL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of recipients of one message. A message to a longer list is rejected with
-/// `InvalidInput`; a broadcast leaves out further recipients.
+/// `InvalidInput`; a broadcast or a message to a group leaves out further recipients.
 pub const MAIL_RECIPIENTS_MAX: usize = 10_000;
 /// Maximum number of messages that wait for one member. Beyond it, the member's mailbox is full and
 /// further messages are refused.
