@@ -74,11 +74,11 @@ pub struct HmcpReply {
 }
 
 /// Returns the text parameter `name`: as `given`, or else as the caller's answer to `question`,
-/// whose form has the JSON schema `shape`. Returns `None` if there is no caller to ask.
+/// whose form has the JSON schema `shape`. Returns `None` if the caller can't be asked.
 ///
 /// # Errors
-/// `Rejected` with the message `refused`, if the caller declines; otherwise the failure of the
-/// question.
+/// `Rejected` with the message `refused`, if the caller declines or dismisses the question;
+/// otherwise the failure of the question.
 async fn given_or_questioned(
     given: Option<String>,
     cx: &Context,
@@ -228,7 +228,8 @@ impl<D: HmcpHandler> GuardedAgent<D> {
     ///
     /// # Errors
     /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects; the
-    /// guardrail's failure; `Unavailable`, if a required audit entry can't be written.
+    /// guardrail's failure; `Unavailable`, if the audit entry of a [`FindPatient`] that succeeded
+    /// can't be written; `Internal`, if the agent hasn't started or the reply can't be encoded.
     fn run_guarded<R, W, F>(
         &self,
         message: &'static str,
@@ -333,7 +334,7 @@ pub enum HmcpError {
         /// Position of the patient in the list, from 1.
         place: usize,
     },
-    /// A patient's name has no letter or is too long.
+    /// A patient's name has no letter or digit, or is too long.
     #[error(
         "patient {place}: the name must have a letter, and at most {PATIENT_NAME_BYTES_MAX} bytes"
     )]
@@ -341,7 +342,7 @@ pub enum HmcpError {
         /// Position of the patient in the list, from 1.
         place: usize,
     },
-    /// Two patients have the same name.
+    /// Two patients have the same name, apart from case and accents.
     #[error("patient {place}: another patient has the same name")]
     SameName {
         /// Position in the list of the second patient with this name, from 1.
@@ -355,8 +356,8 @@ pub enum HmcpError {
 /// Writes the audit entry of a message and its outcome.
 ///
 /// # Errors
-/// `Unavailable`, if the reply reveals a patient's identity and the entry can't be written. The
-/// caller must not send the reply then.
+/// `Unavailable`, if the message is [`FindPatient`], it succeeded, and the entry can't be written.
+/// The caller must not send the reply then. Failures to write other entries aren't reported.
 async fn write_audit(
     cx: &Context,
     message: &'static str,

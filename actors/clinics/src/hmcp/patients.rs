@@ -215,8 +215,8 @@ impl ConcurrentHandler<FindPatient> for PatientDataAgent {
     }
 }
 
-/// Maximum size of clinical data in one write, in bytes. A larger write fails with `InvalidInput`.
-/// Fixed.
+/// Maximum size of clinical data in one request to an EMR write-back agent, in bytes. A larger one
+/// fails with `InvalidInput`. Fixed.
 pub const CLINICAL_DATA_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of digits of a patient's identifier. An identifier with more is invalid. Fixed.
 pub const PATIENT_ID_DIGITS_MAX: usize = 16;
@@ -232,6 +232,9 @@ pub fn is_patient_id(text: &str) -> bool {
 
 /// Returns the text of the last turn of a conversation; earlier turns are ignored. Several text
 /// contents are joined with line breaks; a turn without text results in an empty one.
+///
+/// # Errors
+/// `InvalidInput`, if there is no turn.
 pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
     let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());

@@ -138,7 +138,7 @@ impl Plan {
     /// [`Plan::refusal`] to recognise one.
     ///
     /// # Errors
-    /// [`PlanError`] for the first step that breaks a rule.
+    /// [`PlanError`] for the first rule that is broken.
     pub fn check(self, registry: &ClinicRegistry) -> Result<CheckedPlan, PlanError> {
         let steps = self.steps;
         check_count(&steps)?;

@@ -1,4 +1,5 @@
-//! Plans, the registry of clinics and the catalogue of tools, shared by planner, router and orchestrator.
+//! Plans, the registry of clinics and the catalogue of tools, shared by planner, router and
+//! orchestrator.
 
 mod check;
 mod registry;
@@ -93,7 +94,7 @@ impl Plan {
     }
 
     /// Returns the reason if this is a `raw_response` plan, that is, the question could not be
-    /// planned. Otherwise returns `None`.
+    /// planned; an empty text if the plan states none. Otherwise returns `None`.
     pub fn refusal(&self) -> Option<&str> {
         match self.steps.as_slice() {
             [step] if step.action == RAW_RESPONSE => Some(

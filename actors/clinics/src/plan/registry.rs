@@ -8,8 +8,8 @@ pub const CLINICS_MAX: usize = 64;
 /// Maximum number of synonyms and conditions of one clinic together. A host file with more is
 /// rejected. Fixed.
 pub const WORDS_PER_CLINIC_MAX: usize = 1_024;
-/// Maximum characters of a clinic's id or specialty, or of one synonym or condition. A host file
-/// with a longer one is rejected. Fixed.
+/// Maximum characters of a clinic's id, patient id prefix or specialty, or of one synonym or
+/// condition. A host file with a longer one is rejected. Fixed.
 pub const NAME_CHARS_MAX: usize = 80;
 
 /// Clinic in the registry, as the host file declares it (`[[clinic]]`).
@@ -30,7 +30,8 @@ pub struct ClinicEntry {
     #[serde(default)]
     pub synonyms: Vec<String>,
     /// Prefix of the clinic's patient ids, for example `CARD-`: letters with an optional hyphen.
-    /// Empty if its ids have no prefix of their own.
+    /// Empty if its ids have no prefix of their own. A registry holds it in upper case and without
+    /// the hyphen.
     #[serde(default)]
     pub id_prefix: String,
 }
@@ -61,7 +62,7 @@ pub enum ClinicRegistryError {
         /// Position of the clinic in the registry, from 1.
         position: usize,
     },
-    /// Two clinics have the same id.
+    /// Two clinics have the same id, apart from case.
     #[error("two clinics are called {id}")]
     SameId {
         /// Id of both clinics.

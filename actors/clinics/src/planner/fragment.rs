@@ -467,7 +467,7 @@ impl RegistryPhrases {
     }
 }
 
-/// Returns the words that name a clinic: its id and specialty. For a specialty with `-ology`, also
+/// Returns the words that name a clinic: its id and specialty. For a specialty with `-logy`, also
 /// related words in both languages.
 fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     let spaced = clinic.id.replace(['_', '-', '.'], " ");
@@ -492,8 +492,8 @@ const STEM_LETTERS_MIN: usize = 8;
 /// Maximum length of the ending after the common prefix, in letters, of two forms of the same word.
 const STEM_ENDING_LETTERS_MAX: usize = 5;
 
-/// Returns whether two long words differ by one letter: wrong, missing, extra, or swapped with its
-/// neighbour.
+/// Returns whether two long words differ by at most one letter: wrong, missing, extra, or swapped
+/// with its neighbour.
 fn differs_by_one_typo(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().min(b.len()) < TYPO_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {

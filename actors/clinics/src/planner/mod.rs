@@ -23,7 +23,8 @@ use fragment::{
     Fragment, PlanRefusal, RegistryPhrases, SearchTopic, extend_unique, split_fragments,
 };
 
-/// Maximum characters of a question. A longer one is refused with `InvalidInput`; the command line exits with 2. Fixed.
+/// Maximum characters of a question. A longer one is refused with `InvalidInput`; the command line
+/// exits with 2. Fixed.
 pub const QUERY_CHARS_MAX: usize = 2_000;
 
 /// Makes a graph of steps for a question about patients: which tool to call at which clinic. Calls

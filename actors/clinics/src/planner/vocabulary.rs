@@ -252,8 +252,9 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
     tokens
 }
 
-/// Returns whether the character at index `at` belongs to a word. Letters, digits and marks do. A
-/// hyphen, apostrophe or full stop does only between two of them (`CARD-001`, `don't`, `2.5`).
+/// Returns whether the character at index `at` belongs to a word. Letters, digits, marks and `_`
+/// do. A hyphen or apostrophe does only between letters or digits (`CARD-001`, `don't`), and a full
+/// stop only between digits (`2.5`).
 fn is_inside_word(chars: &[char], at: usize) -> bool {
     let plain = |c: &char| {
         c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c)

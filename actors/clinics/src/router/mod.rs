@@ -39,8 +39,8 @@ pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
 /// Maximum number of plans that one router dispatches at once. Further ones wait in its mailbox.
 /// Fixed.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
-/// Error code of a step whose clinic is unreachable, late or failed, or that wasn't run because a
-/// step it depends on failed (technical blueprint, section 2.2).
+/// Error code of a step whose clinic refused, failed, or was unreachable, overloaded or late, or
+/// that wasn't run because a step it depends on failed (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
 /// Error code of a step whose parameters the clinic rejected, or that asked for a patient or tool
 /// that the clinic doesn't have.

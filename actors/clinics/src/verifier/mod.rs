@@ -1,8 +1,8 @@
 //! Verifier agent: decides by three rules whether an answer may be shown, without a model.
 //!
 //! - **R1** no dose and no treatment that isn't in the clinics' answers;
-//! - **R2** no full name, government id, address or contact of a person, unless the caller may see
-//!   them;
+//! - **R2** no full name, government id, birth date, address or contact of a person, unless the
+//!   caller may see them;
 //! - **R3** no diagnosing, no prescribing, no advice against seeing a doctor.
 //!
 //! Each rule reads every value of the aggregated results and the final text. Data that can't be
@@ -67,7 +67,7 @@ impl SyncHandler<Verify> for Verifier {
 
 impl Verify {
     /// Returns the verdict by the three rules, checked in order. The same input always gives the
-    /// same verdict. Takes time linear in the sizes of records and results.
+    /// same verdict. The time grows with the product of the sizes of records and answer.
     pub fn verdict(&self) -> Verdict {
         if self.bytes() > VERIFY_BYTES_MAX {
             return Verdict::withheld(None, "Response is too long to be verified.");
@@ -302,8 +302,8 @@ struct TextSpan {
     pub medicine: Option<String>,
 }
 
-/// Returns the text spans of all values, including keys; `None` if a value is nested deeper than
-/// [`VALUE_DEPTH_MAX`].
+/// Returns the text spans of all strings and numbers, and of keys with a space or `@`; `None` if a
+/// value is nested deeper than [`VALUE_DEPTH_MAX`].
 fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
     let mut out = Vec::new();
     let top = ValuePosition {
@@ -560,8 +560,8 @@ fn read_pattern(lines: &str) -> Result<Regex, regex::Error> {
     Regex::new(&lines.lines().map(str::trim_start).collect::<String>())
 }
 
-/// Returns a text in folded form: NFKC, lower case, without accents and invisible characters. Line
-/// breaks are kept.
+/// Returns a text in folded form: compatibility form, lower case, without accents and invisible
+/// characters, look-alike letters as ASCII. Line breaks are kept.
 fn fold(text: &str) -> String {
     remove_disguises(text)
         .chars()
@@ -600,8 +600,8 @@ fn remove_disguises(text: &str) -> String {
     out
 }
 
-/// Returns the ASCII letter that a character looks like, for characters that NFKC doesn't convert,
-/// so that look-alike letters can't hide a name.
+/// Returns the ASCII character that `c` looks like, for characters that normalisation doesn't
+/// convert, so that look-alike letters can't hide a name. Other characters are returned unchanged.
 fn lookalike_ascii(c: char) -> char {
     match c {
         'đ' => 'd',

@@ -1,4 +1,4 @@
-//! Rule R2: no full name, government id, address or contact of a person.
+//! Rule R2: no full name, government id, birth date, address or contact of a person.
 //!
 //! Values that the clinics' answers mark as personal are searched first, also in disguises.
 //! Patterns, check digits and lists of names find the rest.
@@ -89,7 +89,7 @@ impl KnownIdentities {
 
     /// Returns whether each word of `found` is a word of one known personal value, in any order. A
     /// single letter stands for a word that begins with it. The whole value without separators
-    /// counts too and, except for names, any part of that. Case and accents don't matter.
+    /// counts too and, except for full names, any part of that. Case and accents don't matter.
     pub fn covers(&self, found: &str) -> bool {
         let folded = fold(found);
         let compacted = compact_text(&folded);
@@ -206,7 +206,7 @@ fn compact_text(folded: &str) -> String {
     folded.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// Returns an ISO date in the usual written forms; for any other value, only the value itself.
+/// Returns an ISO date in the usual numeric forms; for any other value, only the value itself.
 fn date_forms(value: &str) -> Vec<String> {
     let parts: Vec<&str> = value.split('-').collect();
     match parts[..] {

@@ -51,13 +51,13 @@ fn read_list(data: &'static str) -> NameList {
 struct NameWord<'a> {
     text: &'a str,
     folded: String,
-    /// Whether only a space (or an initial's full stop and a space) separates the word from the
-    /// previous one.
+    /// Whether only white space without a blank line, or the full stop of an initial or a short
+    /// abbreviation, separates the word from the previous one.
     joined: bool,
     /// Whether the previous word and this one have only a comma between them, with or without white
     /// space.
     after_comma: bool,
-    /// Whether the word is the first of a sentence or line.
+    /// Whether the word is the first of a sentence or line, or after a quotation mark or colon.
     opens: bool,
 }
 

@@ -301,7 +301,7 @@ fn is_verhoeff_valid(digits: &[u32]) -> bool {
     check == 0
 }
 
-/// Returns whether the digits of a text pass the Luhn check, as payment card numbers do.
+/// Returns whether a text has 12 to 19 digits that pass the Luhn check, as payment card numbers do.
 fn is_luhn_valid(text: &str) -> bool {
     let d = digits(text);
     let sum: u32 = d
@@ -320,7 +320,8 @@ fn is_luhn_valid(text: &str) -> bool {
     (12..=19).contains(&d.len()) && !all_same(&d) && sum.is_multiple_of(10)
 }
 
-/// Returns whether a text is a valid IBAN: letters and digits that pass the check modulo 97.
+/// Returns whether a text is a valid IBAN: 15 to 34 letters and digits that pass the check modulo
+/// 97.
 fn is_iban(text: &str) -> bool {
     let compact: Vec<char> = text.chars().filter(char::is_ascii_alphanumeric).collect();
     if !(15..=34).contains(&compact.len()) {
@@ -337,7 +338,8 @@ fn is_iban(text: &str) -> bool {
     remainder == 1
 }
 
-/// Returns whether a text is a valid NIF or DNI (Spain): eight digits and a check letter modulo 23.
+/// Returns whether the last letter of a text is that of a NIF or DNI (Spain): the check letter
+/// modulo 23 of the digits. Their number isn't checked.
 fn is_dni(text: &str) -> bool {
     let number: u32 = digits(text).iter().fold(0, |n, d| (n * 10 + d) % 23);
     "TRWAGMYFPDXBNJZSQVHLCKE"

@@ -77,8 +77,8 @@ impl RecordedMedicines {
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
-    /// Checks a text about several patients as [`Self::check`] does, and returns the first error. A
-    /// line is checked against the records of the one patient named last before it in its paragraph,
+    /// Checks a text about several patients as [`Self::check`] does, and returns its first note. A
+    /// line is checked against the records of the one patient named last in its paragraph up to it,
     /// otherwise against the records of all patients.
     pub fn check_about_patients(&self, text: &str) -> Option<String> {
         let ids: BTreeSet<&str> = self

@@ -210,8 +210,8 @@ pub(in crate::verifier::medicine) fn parse_dose(
 }
 
 /// Parses a dose of a part of a piece: "half a tablet", "half of a 200 mg tablet". `value` is the
-/// number before, and `at` the index of the token after it. `None` if the number isn't below 1, or
-/// no word for a piece follows within four tokens.
+/// number before, and `at` the index of the token after it. `None` if the number isn't below 1, no
+/// article or `of` follows it, or no word for a piece follows that within four tokens.
 fn parse_half_dose(
     tokens: &[Token],
     value: f64,
