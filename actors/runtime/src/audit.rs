@@ -213,7 +213,8 @@ impl AuditEntry {
 /// continue.
 const MEMORY_AUDIT_ENTRIES_MAX: usize = 10_000;
 
-/// In-memory audit store with a random digest key. Entries and key last as long as the process.
+/// In-memory audit store with a random digest key. It keeps the latest 10,000 entries; they and the
+/// key are lost when the process ends.
 pub struct MemoryAuditStore {
     key: [u8; 32],
     state: Mutex<AuditState>,

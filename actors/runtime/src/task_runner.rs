@@ -532,7 +532,10 @@ impl CallQuestions<'_> {
         {
             // The agent may have withdrawn it.
             let body = RawObject::parse(&answer).map_err(|_| {
-                Failure::invalid("the stored answer to the question isn't a JSON object")
+                Failure::invalid(
+                    "the stored answer to the question isn't a JSON object: start the task again, \
+                     and answer anew",
+                )
             });
             let _ = waiting
                 .answer

@@ -132,8 +132,8 @@ impl<A: Agent> AgentSlot<A> {
 
 impl<A: Agent> AgentCell<A> {
     /// Takes the agent back from an exclusive handler. `ended` is false if the handler was dropped
-    /// at an await. The state may be inconsistent then, so a fresh agent replaces it where
-    /// possible.
+    /// at an await. The state may be inconsistent then, so a fresh agent replaces it, unless its
+    /// profile says `cancel_safe` or it has no factory.
     pub(crate) fn return_agent(&self, body: &mut AgentSlot<A>, agent: A, ended: bool) {
         let good = ended || self.profile.cancel_safe || self.factory.is_none();
         if good {

@@ -68,7 +68,8 @@ pub(crate) fn downcast_lane<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecD
 /// The order between lanes is stored as sequences of consecutive messages of one lane.
 #[derive(Default)]
 pub(crate) struct MessageQueue {
-    /// Sequences of consecutive messages of one lane, oldest first, except the last.
+    /// Sequences of consecutive messages of one lane, oldest first. The newest one isn't among
+    /// them, but in `last`.
     order: VecDeque<LaneRun>,
     /// Run of consecutive messages of one lane at the end of the queue; a new message of that lane
     /// extends it. Empty only if the queue is empty.

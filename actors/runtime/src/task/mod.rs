@@ -121,8 +121,8 @@ impl TaskFilter {
 /// Result of [`TaskStore::create`].
 #[derive(Debug, Clone)]
 pub enum CreateOutcome {
-    /// The task was created and started. The caller is its worker and has this lease for
-    /// [`TASK_LEASE`].
+    /// The task was created. If all its needs have completed, it was started: the caller is its
+    /// worker and has this lease for [`TASK_LEASE`]. Otherwise the lease is void.
     Created(Arc<Task>, Lease),
     /// A task with the same idempotency key or id exists. Holds its current state.
     Existing(Arc<Task>),

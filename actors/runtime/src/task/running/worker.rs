@@ -375,7 +375,10 @@ impl TaskWorker {
                 };
                 if let Some(waiting) = self.waiting.remove(&key) {
                     let body = RawObject::parse(&answer).map_err(|_| {
-                        Failure::invalid("the stored answer to the question isn't a JSON object")
+                        Failure::invalid(
+                            "the stored answer to the question isn't a JSON object: start the task again, \
+                             and answer anew",
+                        )
                     });
                     let _ = waiting
                         .answer
@@ -412,8 +415,9 @@ impl RunningTask {
     /// Returns the task afterwards.
     ///
     /// # Errors
-    /// [`TaskError::Illegal`] if the question isn't open; [`TaskError::HasEnded`]; the store's
-    /// error. Nothing was applied then.
+    /// [`TaskError::Illegal`] if the question isn't open; [`TaskError::HasEnded`], also if the task
+    /// only stopped running in this process; the store's error. Nothing was applied then, except
+    /// possibly after [`JournalError::Unknown`].
     pub async fn apply(
         &self,
         steps: Vec<TaskStep>,
@@ -435,7 +439,8 @@ impl RunningTask {
     /// Cancels the task and returns its state afterwards.
     ///
     /// # Errors
-    /// [`TaskError::HasEnded`]; the store's error.
+    /// [`TaskError::HasEnded`], also if the task only stopped running in this process: then its
+    /// state isn't final, and another worker may continue it. The store's error.
     pub async fn cancel(&self) -> TaskResult<Arc<Task>> {
         self.send(vec![TaskStep::cancelled()], None).await
     }
