@@ -23,7 +23,8 @@ pub(crate) enum WriteRoom {
 
 /// Share of the size limit that the reserve has at least: one sixteenth.
 pub(crate) const SIZE_RESERVE_DIVISOR: u64 = 16;
-/// Minimum size of the reserve, in bytes.
+/// Minimum size, in bytes, of the reserve: the room beyond the size limit for writes that end
+/// running work or free space ([`WriteRoom`]).
 pub(crate) const SIZE_RESERVE_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Returns the size of the reserve of a store with this size limit, in bytes.

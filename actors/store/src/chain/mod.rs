@@ -83,7 +83,8 @@ impl AuditChain {
     }
 
     /// Returns the number of the last audit entry, 0 if there is none. Must be called at the start
-    /// of each transaction.
+    /// of each transaction, because [`Self::write`] needs the end of the chain. It is read from the
+    /// database only after opening and after [`Self::on_rollback`].
     pub(crate) async fn head(&mut self, db: &mut DbConnection) -> sqlx::Result<u64> {
         if let Some(head) = &self.head {
             return Ok(head.number);

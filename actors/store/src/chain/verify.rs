@@ -333,7 +333,8 @@ impl<'a> ChainVerifier<'a> {
     }
 
     /// Ends the verification after the last page. Returns the report, and the removals that this
-    /// chain records, which [`verify_cuts`] needs.
+    /// chain records under a valid checkpoint, which [`verify_cuts`] needs. Unsigned ones don't
+    /// count.
     pub(crate) fn finish(mut self) -> (ChainReport, ChainCuts) {
         let ChainBounds {
             counted,

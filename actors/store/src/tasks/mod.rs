@@ -164,7 +164,7 @@ impl SqlTasks {
     }
 
     /// Submits a write of the given tasks. If it fails, the bodies that it put into memory are
-    /// removed.
+    /// removed, except after [`JournalError::Unknown`]: it may have been committed then.
     async fn submit<W: WriteOp>(
         &self,
         ids: &[TaskId],
