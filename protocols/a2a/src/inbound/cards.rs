@@ -345,7 +345,9 @@ fn security_schemes(
     (schemes.into(), vec![either("bearer"), either("apiKey")])
 }
 
-/// Converts a skill for the card, whose default media types of input and output are `modes`.
+/// Converts a skill for the card, whose default media types of input and output are `modes`. With
+/// `heeds_hints`, a skill whose annotations say that it may destroy something gets the tag
+/// [`TAG_DESTRUCTIVE`].
 fn card_skill(skill: &Skill, modes: &(Vec<String>, Vec<String>), heeds_hints: bool) -> AgentSkill {
     let spec = &skill.spec;
     let tags = spec

@@ -149,7 +149,8 @@ wire! {
         metadata: Option<RawObject> = optional "metadata",
     }
 
-    /// Parameters of `SubscribeToTask`, which streams a task's events from now on.
+    /// Parameters of `SubscribeToTask`, which streams a task: first its current state, then its
+    /// events until it ends.
     #[derive(Default)]
     pub struct SubscribeToTaskRequest {
         /// Tenant: the name of an agent, at a URL that serves several agents; empty for the URL's

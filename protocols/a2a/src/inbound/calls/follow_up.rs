@@ -15,7 +15,7 @@ use crate::convert::{QUESTION_METADATA, check_answer_files, parse_answer};
 use crate::wire::{A2aMessage, WireType as _};
 use crate::{A2aError, ErrorKind};
 
-/// Receiver of messages to existing tasks.
+/// Handler of messages to existing tasks, which it passes on as answers to their open questions.
 pub(super) struct FollowUps {
     tasks: Arc<dyn TaskStore>,
     history: TaskHistory,
