@@ -161,7 +161,8 @@ impl UnreadableMessage {
 /// Decodes a message from the server. Of a list with items that can't be read, the others are kept.
 ///
 /// # Errors
-/// [`UnreadableMessage`], with the number of the request that the message answers, if it can be found.
+/// [`UnreadableMessage`], with the number of the request that the message answers, if it can be
+/// found.
 pub(crate) fn decode_server_message(
     bytes: &[u8],
     limits: &DecodeLimits,

@@ -159,8 +159,8 @@ pub(crate) async fn list(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) ->
 /// Prefix of the cursors of `tasks/list`, which tells them from cursors of other lists.
 const TASK_CURSOR: &str = "task";
 
-/// Executes `tasks/result`: waits until a task ends and returns its result. Meanwhile the task's questions are put to the
-/// waiting client.
+/// Executes `tasks/result`: waits until a task ends and returns its result. Meanwhile the task's
+/// questions are put to the waiting client.
 pub(crate) async fn wait_result(tasks: &Arc<TaskService>, request: &TaskRequest<'_>) -> RpcResult {
     let mut found = tasks.find(request).await?;
     let (mut asked, mut delivering) =

@@ -164,7 +164,8 @@ impl DuplexDriver {
         false
     }
 
-    /// Handles a message over the size limit. `id` is that of the response that it is, if it is one.
+    /// Drops a message over the size limit, and logs a warning. If it is a response, `id` is its
+    /// id, and its request fails with [`TransportError::TooLarge`].
     pub fn handle_oversized(&self, id: Option<RequestId>) {
         let bytes_max = self.limits.body_bytes_max;
         callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes_max, "dropped a message of the server over the size limit; `body_bytes_max` raises it");
