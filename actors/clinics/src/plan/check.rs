@@ -39,7 +39,7 @@ pub enum PlanError {
         steps: usize,
     },
     /// Two steps have the same number.
-    #[error("two steps have the number {step_id}")]
+    #[error("two steps of the plan have the number {step_id}: give each step its own")]
     SameStepId {
         /// Number that both steps have.
         step_id: u32,
@@ -363,7 +363,7 @@ mod tests {
         let plan = |steps: &[String]| format!("[{}]", steps.join(","));
         assert_eq!(
             refused(&plan(&[step(1, ""), step(1, "")])).1,
-            "two steps have the number 1"
+            "two steps of the plan have the number 1: give each step its own"
         );
         assert_eq!(
             refused(&plan(&[step(5, ""), step(1, "2"), step(2, "1")])).1,
