@@ -232,14 +232,14 @@ impl Shell<'_> {
                         answering.print_open_question(&open.question);
                         return ReplOutcome::InputRequired;
                     }
-                    QuestionOutcome::Interrupted => cancel_live_task(live, screen).await,
+                    QuestionOutcome::Interrupted => cancel_live_task(desk, id, screen).await,
                 }
                 continue;
             }
             tokio::select! {
                 changed = seen.changed() => if changed.is_err() { break },
                 said = input.signals.next_signal() => match said {
-                    SignalEvent::Interrupt => cancel_live_task(live, screen).await,
+                    SignalEvent::Interrupt => cancel_live_task(desk, id, screen).await,
                     // A stored task resumes at the next start.
                     SignalEvent::Terminate => {
                         screen.end_chunks();
@@ -309,8 +309,8 @@ fn outcome_of(task: &Task) -> ReplOutcome {
     }
 }
 
-async fn cancel_live_task(live: &RunningTask, screen: &Screen) {
-    match live.cancel().await {
+async fn cancel_live_task(tasks: &TaskSession, id: &TaskId, screen: &Screen) {
+    match tasks.cancel(id).await {
         Ok(_) | Err(TaskError::HasEnded(_)) => {}
         Err(error) => screen.print_error(&format!("The task wasn't cancelled: {error}")),
     }

@@ -265,15 +265,17 @@ impl TaskSession {
     /// # Errors
     /// `HasEnded`, or the store's.
     pub(super) async fn cancel(&self, id: &TaskId) -> Result<Arc<Task>, TaskError> {
-        match self.live.get(id) {
-            Some(live) => live.cancel().await,
-            None => {
-                self.live
-                    .tasks
-                    .request_cancel(id, TaskActor::Operator)
-                    .await
+        if let Some(live) = self.live.get(id) {
+            match live.cancel().await {
+                // It only left this process: another worker may continue it.
+                Err(TaskError::HasEnded(state)) if !state.is_terminal() => {}
+                cancelled => return cancelled,
             }
         }
+        self.live
+            .tasks
+            .request_cancel(id, TaskActor::Operator)
+            .await
     }
 
     /// Sets the task that the user waits for at the prompt; `None` if there is none.
