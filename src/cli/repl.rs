@@ -80,8 +80,8 @@ pub(super) struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// Loads the topology that `target` names, or the default one if `target` is remote or absent. `agent` is the id of an
-    /// orchestrator in it.
+    /// Loads the topology that `target` names, or the default one if `target` is remote or absent.
+    /// `agent` is the id of an orchestrator in it.
     ///
     /// # Errors
     /// Usage error if `target` is neither a file nor an address, or if the file can't be used.

@@ -22,7 +22,7 @@ const PORT_THREE: u16 = 4_202;
 const HOST: &str = "127.0.0.1";
 /// Maximum time until the second agent knows the third. Afterwards the demonstration fails. Fixed.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Interval between two checks of the agents that the second one knows. Fixed.
+/// Interval between two checks whether the second agent knows the third. Fixed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WEATHER_ANSWER: &str =
     "The current weather in Paris is sunny with a temperature of 22°C (72°F).";

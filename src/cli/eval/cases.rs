@@ -22,7 +22,7 @@ use crate::cli::CommandError;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
-/// Name of the rules as a decider.
+/// Value of `--by` for the decider that routes by rules, without a topology.
 pub(super) const RULES: &str = "rules";
 const CONTEXT_FILE: &str = "world.json";
 const DEV_FILE: &str = "routing_dev.jsonl";
