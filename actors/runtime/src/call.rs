@@ -21,7 +21,8 @@ const CALL_EVENTS_MAX: usize = 64;
 /// questions. Each inbound adapter implements it.
 pub trait Caller: Send + Sync {
     /// Returns the caller that this one wraps, to which methods that aren't overridden forward.
-    /// With `None`, they do nothing.
+    /// With `None`, questions and forwarded requests fail, there are no capabilities, and the other
+    /// methods do nothing.
     fn inner(&self) -> Option<&dyn Caller> {
         None
     }
@@ -34,7 +35,8 @@ pub trait Caller: Send + Sync {
     }
 
     /// Asks the caller a question in the course of the call. Fails with
-    /// [`callboard_message::FailureKind::NoResponder`] if the caller can't have it answered.
+    /// [`callboard_message::FailureKind::NoResponder`] if the caller can't have it answered, and
+    /// with the caller's failure if it refuses.
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         match self.inner() {
             Some(behind) => behind.ask(question),
@@ -66,7 +68,8 @@ pub trait Caller: Send + Sync {
     }
 
     /// Sends the caller a part of the result before the reply. Never blocks. Delivery isn't
-    /// guaranteed; the reply repeats every part.
+    /// guaranteed; the reply repeats every part, unless it carries
+    /// [`callboard_message::ARTIFACTS_SENT_META_KEY`].
     fn artifact(&self, artifact: Artifact) {
         if let Some(behind) = self.inner() {
             behind.artifact(artifact);
@@ -81,8 +84,8 @@ pub trait Caller: Send + Sync {
         }
     }
 
-    /// Notifies the caller of a change that only its session sees. Changes that everybody sees go to
-    /// the followers of the agent ([`AgentRef::follow`](crate::AgentRef::follow)). Never blocks.
+    /// Notifies the caller of a change that only its session sees. Changes that everybody sees go
+    /// to the followers of the agent ([`AgentRef::follow`](crate::AgentRef::follow)). Never blocks.
     fn changed(&self, change: CapabilityChange) {
         if let Some(behind) = self.inner() {
             behind.changed(change);
@@ -263,7 +266,8 @@ impl PendingQuestion {
     }
 }
 
-/// Caller that turns everything into [`CallEvent`]s on a channel.
+/// Caller that sends questions and reports as [`CallEvent`]s on a channel. A full channel drops
+/// reports.
 pub(crate) struct ChannelCaller(mpsc::Sender<CallEvent>);
 
 pub(crate) fn channel_caller() -> (ChannelCaller, mpsc::Receiver<CallEvent>) {

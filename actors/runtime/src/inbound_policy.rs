@@ -47,8 +47,9 @@ pub async fn admit(
 }
 
 /// Sends `sent` to `agent`, which policies know as `name`, and returns the reply if the policies
-/// permit it. `message` is the message name that was passed to [`admit`]. Questions and answers
-/// during the call are checked by the policies too. Dropping the future cancels the whole call.
+/// permit it. Doesn't check the message itself: call [`admit`] before, with the same `message`.
+/// Questions and answers during the call are checked too. Dropping the future cancels the whole
+/// call.
 ///
 /// # Errors
 /// The agent's failure, or the policy's.

@@ -31,6 +31,9 @@ pub trait Journal: Send + Sync + 'static {
     /// Appends `record` and returns its number in its stream. Numbers start at 1 and have no gaps.
     /// If the stream already has a record with the same key, nothing is written and that record's
     /// number is returned.
+    ///
+    /// # Errors
+    /// Those of [`Journal::append_all`].
     async fn append(&self, record: JournalRecord) -> JournalResult<u64> {
         let numbers = self.append_all(vec![record]).await?;
         numbers.first().copied().ok_or_else(|| {
@@ -42,11 +45,16 @@ pub trait Journal: Send + Sync + 'static {
     /// their numbers in the same order.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`] for more than [`JOURNAL_BATCH_MAX`] records.
+    /// [`JournalError::Invalid`] for more than [`JOURNAL_BATCH_MAX`] records, or for a NUL
+    /// character; the store's error.
     async fn append_all(&self, records: Vec<JournalRecord>) -> JournalResult<Vec<u64>>;
 
     /// Returns up to `records_max` records of `stream` with a number above `after`, oldest first,
-    /// each with its number.
+    /// each with its number; none for an unknown stream. A store may return fewer; read on until
+    /// none is left.
+    ///
+    /// # Errors
+    /// The store's error.
     async fn read(
         &self,
         stream: &str,
@@ -60,12 +68,12 @@ pub trait Journal: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The in-memory journal or key-value space is full. Remove old records or raise the limit.
+    /// The in-memory store, or the key-value space of any store, is full. Remove old entries.
     #[error(
-        "the store in memory is full ({records_max} entries): delete some, or use a durable store"
+        "the store in memory or the key-value space is full ({records_max} entries): delete some"
     )]
     Full {
-        /// Maximum number of records.
+        /// Maximum number of entries.
         records_max: usize,
     },
     /// The store has reached its size limit; nothing was written. Shorten the retention or raise

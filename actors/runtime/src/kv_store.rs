@@ -47,7 +47,7 @@ pub enum KvError {
 }
 
 /// Key-value store, divided into spaces such as `directory` or `memory/AGENT`, each with its own
-/// keys.
+/// keys. Every method may fail with the store's error.
 #[async_trait]
 pub trait KvStore: Send + Sync + 'static {
     /// Returns the entry with this key; `None` if the space has none.
@@ -57,8 +57,8 @@ pub trait KvStore: Send + Sync + 'static {
     /// its current version is that one. Version 0 means that no entry exists.
     ///
     /// # Errors
-    /// [`KvError::VersionConflict`] if `expected` isn't the current version;
-    /// [`JournalError::TooLarge`] for the value; [`JournalError::Full`] if the space is full.
+    /// [`KvError::VersionConflict`] if `expected` isn't the current version; those of
+    /// [`check_kv_entry`]; [`JournalError::Full`] if the space is full.
     async fn put(
         &self,
         space: &str,
@@ -71,7 +71,7 @@ pub trait KvStore: Send + Sync + 'static {
     async fn remove(&self, space: &str, key: &str) -> JournalResult<bool>;
 
     /// Returns up to `entries_max` entries of a space with keys after `after`, in byte order of the
-    /// keys.
+    /// keys. A store may return fewer; list on until none is left.
     async fn list(
         &self,
         space: &str,

@@ -312,7 +312,8 @@ impl TaskJob {
         } = &self.task.spec;
         let Some(callee) = self.system.directory().get(agent) else {
             return Err(Failure::not_found(format!(
-                "the task's agent `{agent}` isn't registered in this process"
+                "the task's agent `{agent}` isn't registered in this process: register it before the \
+                 task runs"
             )));
         };
         let (caller, mut happening) = channel_caller();
@@ -533,8 +534,8 @@ impl CallQuestions<'_> {
             // The agent may have withdrawn it.
             let body = RawObject::parse(&answer).map_err(|_| {
                 Failure::invalid(
-                    "the stored answer to the question isn't a JSON object: start the task again, \
-                     and answer anew",
+                    "the stored answer to the question isn't a JSON object: \
+                     start the task again, and answer anew",
                 )
             });
             let _ = waiting

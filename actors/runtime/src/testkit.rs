@@ -92,7 +92,8 @@ const PROBE_MESSAGES_MAX: usize = 65_536;
 
 type ReplyFn<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
 
-/// Agent that passes each message `M` to the test and replies with the result of a function.
+/// Agent that passes each message `M` to the test and replies with the result of a function. It
+/// panics once the test has left 65,536 messages unread.
 pub struct Probe<M: Message> {
     seen: mpsc::Sender<M>,
     reply: ReplyFn<M>,

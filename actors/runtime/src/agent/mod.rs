@@ -22,7 +22,8 @@ use crate::system::supervision::{Backoff, ExitReason, RestartIntensity};
 /// self`, one at a time) and [`ConcurrentHandler`] (async, several at once). An agent may mix them;
 /// each message type has one handler.
 pub trait Agent: Sized + Send + 'static {
-    /// Registers the handlers of this agent type. Called once for each type, not for each agent.
+    /// Registers the handlers of this agent type. Called once for each type in a system, not for
+    /// each agent.
     fn handlers(on: &mut Handlers<Self>);
 
     /// Returns the default limits and options for agents of this type.
@@ -92,7 +93,8 @@ pub trait ConcurrentHandler<M: Message>: Agent {
     }
 }
 
-/// Handler table of one agent type, filled in [`Agent::handlers`].
+/// Handler table of one agent type, filled in [`Agent::handlers`]. A second handler for the same
+/// message is ignored; debug builds panic.
 pub struct Handlers<A: Agent> {
     pub(crate) ops: Vec<Box<dyn HandlerOp<A>>>,
     idempotent: Vec<TypeId>,
@@ -134,8 +136,8 @@ impl<A: Agent> Handlers<A> {
         self.add(ConcurrentOp::<M>(in_flight_max.max(1), PhantomData))
     }
 
-    /// Registers a function as the concurrent handler of `M`, whose type is that of its argument. At
-    /// most `in_flight_max` of its futures run at once, and at least one, as for
+    /// Registers a function as the concurrent handler of `M`, whose type is that of its argument.
+    /// At most `in_flight_max` of its futures run at once, and at least one, as for
     /// [`Self::concurrent`].
     ///
     /// A handler in this form can't be forgotten silently: the compiler warns of a function without
@@ -219,8 +221,8 @@ pub struct AgentProfile {
     /// Maximum number of messages that the agent handles in one turn before other agents on its
     /// arbiter run; at least 1.
     pub turn_messages_max: u32,
-    /// Stash capacity, in messages. When it is full, an ask that would be stashed fails with
-    /// [`SendError::StashFull`](crate::SendError::StashFull).
+    /// Stash capacity, in messages. When it is full, a message that would be stashed becomes a dead
+    /// letter, and its ask fails with [`SendError::StashFull`](crate::SendError::StashFull).
     pub stash_capacity: u32,
     /// Time that a handler may continue after its call was cancelled. Then its future is dropped.
     pub cancel_grace: Duration,
@@ -237,7 +239,7 @@ pub struct AgentProfile {
     pub inline_concurrent: bool,
     /// Restart limit for an agent without a supervisor.
     pub restarts: RestartIntensity,
-    /// Delay before each restart.
+    /// Delay before each restart of an agent without a supervisor.
     pub backoff: Backoff,
 }
 

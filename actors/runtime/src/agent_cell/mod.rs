@@ -472,7 +472,7 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
         Box::pin(async move {
             if !agent.0.handles(TypeId::of::<RawMessage>()) {
                 return Err(Failure::not_found(format!(
-                    "{agent} doesn't handle {}",
+                    "{agent} has no handler for {}: send one of the messages that it describes",
                     named.name
                 )));
             }

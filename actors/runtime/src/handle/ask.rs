@@ -599,7 +599,7 @@ impl<M: Message> Call<M> {
     }
 }
 
-/// A call in progress. Dropping it cancels the call.
+/// Call in progress. Dropping it cancels the call.
 pub struct RunningCall<M: Message> {
     events: mpsc::Receiver<CallEvent>,
     reply: BoxFuture<'static, Result<M::Reply, SendError<M>>>,

@@ -162,7 +162,8 @@ macro_rules! sending_methods {
         /// senders are served in order.
         ///
         /// # Errors
-        /// [`SendError::Closed`] or [`SendError::NotHandled`], which return the message.
+        /// [`SendError::Closed`] or [`SendError::NotHandled`], which return the message;
+        /// [`SendError::Failed`] if it can't be encoded as JSON for a proxy.
         pub fn tell$(<$m: Message>)?(&self, message: M) -> Tell<'_, M, Self> {
             Tell::new(self, message)
         }
@@ -171,7 +172,7 @@ macro_rules! sending_methods {
         ///
         /// # Errors
         /// [`SendError::Full`], [`SendError::Closed`] or [`SendError::NotHandled`], which return
-        /// the message.
+        /// the message; [`SendError::Failed`] if it can't be encoded as JSON for a proxy.
         pub fn try_tell$(<$m: Message>)?(&self, message: M) -> Result<(), SendError<M>> {
             crate::handle::ask::try_tell(self, message)
         }
@@ -247,7 +248,8 @@ impl AgentRef {
         self.0.id()
     }
 
-    /// Returns the agent's name, if it was given one.
+    /// Returns the agent's name for display ([`crate::SpawnBuilder::label`]); `None` if it has
+    /// none.
     pub fn name(&self) -> Option<&str> {
         self.0.label().map(|label| &**label)
     }
@@ -272,13 +274,13 @@ impl AgentRef {
     }
 
     /// Stops the agent once it has handled the messages in its mailbox. New messages are rejected
-    /// at once.
+    /// as soon as the agent has seen the request, which a running synchronous handler delays.
     pub fn stop(&self) {
         self.control(Control::Drain);
     }
 
-    /// Stops the agent at once. Running handlers are dropped at an await, and queued messages
-    /// become dead letters.
+    /// Stops the agent without waiting for its handlers or messages. Running handlers are dropped
+    /// at an await, and queued messages become dead letters. A synchronous handler delays the end.
     pub fn kill(&self) {
         self.control(Control::Kill(ExitReason::Killed));
     }
@@ -465,7 +467,7 @@ pub enum SendError<M> {
         capacity: u32,
     },
     /// The agent has ended or its system is stopping; the message is returned.
-    #[error("the agent has ended: the log tells why")]
+    #[error("the agent has ended, or its system is stopping: the log tells why")]
     Closed {
         /// The message, unchanged.
         message: M,
@@ -480,10 +482,9 @@ pub enum SendError<M> {
         /// Name of the message.
         name: &'static str,
     },
-    /// The message was queued, but the agent ended before handling it, so it had no effect.
-    #[error(
-        "the agent stopped before it took the message, which had no effect: send it again later"
-    )]
+    /// The message was accepted, but the agent ended before it replied. A message that still waited
+    /// had no effect; a handler that was running was dropped at an await.
+    #[error("the agent ended before it replied; whether it acted is unknown")]
     Stopped,
     /// The deadline passed. Holds the time since the ask began. Whether the message took effect is
     /// unknown.

@@ -43,7 +43,8 @@ pub type MailMessageWithCopy = (Arc<MailMessage>, MailCopy);
 /// Page of messages, and the message number below which the next page starts; `None` on the last
 /// page.
 pub type MailHistoryPage = (Vec<MailHistoryEntry>, Option<u64>);
-/// Message with the requesting member's copy; `None` if that member is its sender but no recipient.
+/// Message with the requesting member's copy; `None` if that member isn't a recipient, or the
+/// filter names none.
 pub type MailHistoryEntry = (Arc<MailMessage>, Option<MailCopy>);
 
 /// New delivery state that a recipient reports for a message.
@@ -59,7 +60,8 @@ pub enum ReceiptUpdate {
 /// then on.
 ///
 /// Each recipient has a copy of each message, which holds the delivery state. A copy that hasn't
-/// been created yet is returned as one in state `Accepted`.
+/// been created yet is returned as one in state `Accepted`. Every method may fail with the store's
+/// error.
 #[async_trait]
 pub trait MailStore: Send + Sync + 'static {
     /// Stores a message with one audit entry and one event. If the sender has already used the

@@ -210,7 +210,7 @@ impl MessageQueue {
 pub(crate) enum NoReplyReason {
     /// The handler panicked.
     Panicked,
-    /// The agent stopped before it handled the message.
+    /// The agent ended before it replied.
     Stopped,
     /// The call was cancelled or its deadline passed before the handler ended.
     Cancelled,

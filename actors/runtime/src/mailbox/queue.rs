@@ -78,8 +78,8 @@ pub(crate) struct MailboxState<Q, T, C> {
     promise_at: u32,
     gate: Gate,
     scheduled: bool,
-    /// True while a handler is suspended. Messages wait then; only control messages and wake-ups
-    /// schedule the agent.
+    /// True while messages must wait for a suspended handler or a delayed restart. Only control
+    /// messages and wake-ups schedule the agent then.
     busy: bool,
     woken: bool,
     ended: bool,
@@ -103,7 +103,8 @@ pub(crate) struct NextWork<C> {
 pub(crate) enum TurnOutcome {
     /// The agent has no work left.
     Idle,
-    /// A handler is suspended: only control messages and wake-ups matter.
+    /// Messages must wait for a suspended handler or a delayed restart: only control messages and
+    /// wake-ups matter.
     Busy,
     /// The turn's limit of messages or time is reached, and there is more work.
     More,
@@ -239,8 +240,8 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
     }
 
     /// Takes the run token, which permits to run the agent, if the agent is idle: no messages,
-    /// control messages, wake-ups or suspended handlers. `inside` returns true if the sender is an
-    /// agent.
+    /// control messages or wake-ups, and no suspended handler that messages must wait for. `inside`
+    /// returns true if the sender is an agent.
     pub(crate) fn claim(&self, inside: fn() -> bool) -> Option<T> {
         let mut inner = self.lock();
         let free = !inner.scheduled

@@ -26,8 +26,9 @@ const HIDDEN_TEXT: &str = "text with invisible characters";
 const EXTERNAL_SCHEMA: &str = "a schema that refers to another host, or is nested too deeply";
 
 /// Removes misleading tools from the `tools/list` reply of `server`: tools with a confusable name,
-/// hidden text or a schema reference to another host. Logs each, and names them in the list's
-/// `_meta` under [`AWAY_META_KEY`]. If none is misleading, the reply is returned byte for byte.
+/// hidden text, a schema reference to another host, or too deep a nesting. Logs each, and names at
+/// most [`NAMED_TOOLS_MAX`] of them in the list's `_meta` under [`AWAY_META_KEY`]. If none is
+/// misleading, the reply is returned byte for byte.
 pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply {
     let page = reply?;
     let is_plain = page.get().is_ascii() && !page.get().contains("\\u");
@@ -263,9 +264,9 @@ mod tests {
         assert_eq!(kept.get(), page("").get(), "all that is ASCII");
     }
 
-    /// Goal: whoever lists the tools learns which are missing and why, up to a limit, and is shown no
-    /// letters that mislead. Method: a tool of each flaw beside an entry that the list has already; a
-    /// tool more than the limit.
+    /// Goal: whoever lists the tools learns which are missing and why, up to a limit, and is shown
+    /// no letters that mislead. Method: a tool of each flaw beside an entry that the list has
+    /// already; a tool more than the limit.
     #[test]
     fn removed_tools_are_told() {
         let told = |tools: Value, meta: Value| {

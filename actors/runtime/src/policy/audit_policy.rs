@@ -17,6 +17,7 @@ pub type DataClassLookup = Arc<dyn Fn(&str) -> DataClass + Send + Sync>;
 ///
 /// A message waits for room in the audit queue, but not until its entry is stored. Rejections by
 /// other policies, and consents given by a person, are stored before their sender gets the result.
+/// A consent that can't be stored fails as `Unavailable`; a rejection stands in any case.
 #[derive(Clone, derive_more::Debug)]
 #[debug("AuditPolicy {{ decisions_only: {decisions_only} }}")]
 pub struct AuditPolicy {

@@ -38,7 +38,7 @@ pub struct PolicyRequest<'a> {
     pub agent: &'a str,
     /// Name of the message.
     pub message: &'a str,
-    /// Payload of the message, a JSON object.
+    /// Payload of the message or part, as JSON; `null` if it has none.
     pub payload: &'a RawValue,
 }
 
@@ -49,7 +49,8 @@ pub enum ExchangePart {
     /// with `message` and `data`.
     Reply,
     /// Question during the call, in the direction opposite to the message.
-    /// [`PolicyRequest::message`] is then the kind of question: `sample`, `elicit` or `roots`.
+    /// [`PolicyRequest::message`] is then the kind of question: `sample`, `elicit` or `roots`, or
+    /// the method of a forwarded request ([`Caller::forward`](crate::Caller::forward)).
     Question,
     /// Answer to a question, in the direction of the message. [`PolicyRequest::message`] is then
     /// the kind of question.
@@ -73,7 +74,8 @@ pub trait Policy: Send + Sync {
     }
 
     /// Checks a reply, question or answer. An error replaces it. The request is that of the
-    /// exchange's first message, with the payload of the part.
+    /// exchange's first message, with the payload of the part, and for a question or answer with
+    /// its kind as the message.
     fn check_part<'a>(
         &'a self,
         _part: ExchangePart,
@@ -82,8 +84,9 @@ pub trait Policy: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Called when a policy of the chain has rejected a message (`part` is `None`) or a part of its
-    /// exchange. The sender gets the response only after this method has completed.
+    /// Called on every policy of the chain when one of them has rejected a message (`part` is
+    /// `None`) or a part of its exchange. The sender gets the response only after this method has
+    /// completed.
     fn on_rejected<'a>(
         &'a self,
         _part: Option<ExchangePart>,
@@ -156,8 +159,8 @@ impl PolicyChain {
     }
 
     /// Checks the reply to a message and returns it if permitted. If a list of tools, prompts or
-    /// resources is rejected as a whole, its items are checked one by one, and rejected items are
-    /// removed.
+    /// resources is rejected as [`FailureKind::Blocked`], its items are checked one by one, and
+    /// rejected items are removed; the list's `_meta` has their number as `callboard/quarantined`.
     ///
     /// # Errors
     /// The failure in `reply`, or that of the first policy that rejects.

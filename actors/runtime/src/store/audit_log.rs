@@ -23,8 +23,9 @@ const APPEND_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Audit log of a system. Each entry is written to the process log at once (target
 /// `callboard::audit`) and to the store soon after.
 ///
-/// While the store is unavailable, entries wait in order in a queue of [`AUDIT_QUEUED_MAX`]. When
-/// the queue is full, further entries aren't stored. Their number is stored in an `audit.gap` entry
+/// While the store is unavailable, entries wait in order in a queue of [`AUDIT_QUEUED_MAX`].
+/// Entries are lost if the queue is full ([`AuditLog::try_enqueue`] only), if the store refuses
+/// them for good, or if it doesn't confirm them. Their number is stored in an `audit.gap` entry
 /// before the next one. Clones share one queue.
 #[derive(Clone)]
 pub struct AuditLog {
@@ -37,7 +38,7 @@ struct AuditLogState {
     runtime: OnceLock<Handle>,
     places: Semaphore,
     queue: Mutex<EntryQueue>,
-    /// Notified when the queue is empty.
+    /// Notified when a writer task ends: the queue is empty, or the runtime ends.
     idle: Notify,
     lost: AtomicU64,
 }
@@ -101,7 +102,7 @@ impl AuditLog {
         }
     }
 
-    /// Queues an entry. Waits for room if the queue is full, so that no entry is lost.
+    /// Queues an entry. Waits for room if the queue is full.
     pub async fn enqueue(&self, entry: AuditEntry) {
         log_entry(&entry);
         self.acquire_place().await;
@@ -124,7 +125,7 @@ impl AuditLog {
         })?
     }
 
-    /// Waits until all queued entries are stored, without a time limit while the store is
+    /// Waits until all queued entries are stored or lost, without a time limit while the store is
     /// unavailable.
     pub async fn flush(&self) {
         loop {
@@ -141,7 +142,8 @@ impl AuditLog {
         }
     }
 
-    /// Returns the number of entries that weren't stored because the queue was full.
+    /// Returns the number of lost entries: the queue was full, or the store refused or didn't
+    /// confirm them. Unconfirmed ones may have been stored.
     pub fn lost_count(&self) -> u64 {
         self.inner.lost.load(Relaxed)
     }

@@ -40,8 +40,7 @@ pub struct NameTakenError {
 }
 
 impl Directory {
-    /// Registers `agent` under `name`, visible to [`GROUP_DEFAULT`]. The entry is removed when the
-    /// agent ends.
+    /// Registers `agent` under `name`, visible to [`GROUP_DEFAULT`], as [`Self::register_in`].
     ///
     /// # Errors
     /// [`NameTakenError`] if another living agent has the name.
@@ -53,8 +52,8 @@ impl Directory {
         self.register_in(name, agent, [GROUP_DEFAULT])
     }
 
-    /// Registers `agent` under `name`, visible only to `groups`. The entry is removed when the
-    /// agent ends.
+    /// Registers `agent` under `name`, visible only to `groups`; they replace those of an earlier
+    /// registration. The entry is removed when the agent ends.
     ///
     /// # Errors
     /// [`NameTakenError`] if another living agent has the name.
@@ -214,8 +213,8 @@ impl AgentChanged {
 }
 
 impl AgentRef {
-    /// Sends every [`AgentChanged`] of this agent to `follower`, until that follower ends or
-    /// [`AgentRef::unfollow`] is called.
+    /// Sends each [`AgentChanged`] of this agent to `follower`, until that follower ends or
+    /// [`AgentRef::unfollow`] is called. A follower whose mailbox is full misses it.
     pub fn follow(&self, follower: Recipient<AgentChanged>) {
         self.system()
             .events()

@@ -153,7 +153,7 @@ impl System {
         self.prepare(agent).spawn()
     }
 
-    /// Spawns an agent created by `factory`, which is called again after each failure.
+    /// Spawns an agent created by `factory`, which is called again for each restart.
     pub fn spawn_with<A: Agent>(
         &self,
         factory: impl Fn() -> A + Send + Sync + 'static,
@@ -228,7 +228,8 @@ impl System {
 
     /// Shuts the system down. Rejects messages from outside, and lets agents finish queued messages
     /// and those that they send one another. After the time `limit`, kills the remaining agents and
-    /// waits at most 2 s for their end. Stores the queued audit entries within `limit`.
+    /// waits at most 2 s for their end, then at most 2 s for that of the threads. Queued audit
+    /// entries are stored last, in what is left of `limit`; the others are lost.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let deadline = Instant::now() + limit;
         self.inner.draining.store(true, SeqCst);

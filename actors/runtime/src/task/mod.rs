@@ -147,7 +147,7 @@ pub enum ReleaseReason {
 
 /// Store of tasks. A change is made once the method returns, and is durable as far as the
 /// implementation provides it. If the method's future is dropped earlier, the change may or may not
-/// be made.
+/// be made. Every method may fail with the store's error. Lists may be shorter than asked for.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a task and starts it, leased to [`TaskStore::worker_id`]. [`TaskStep::Start`] is its
@@ -158,8 +158,10 @@ pub trait TaskStore: Send + Sync + 'static {
     /// lease is void then.
     ///
     /// # Errors
-    /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`],
-    /// [`TaskError::UnknownNeed`], or the store's error.
+    /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::UnknownNeed`],
+    /// [`TaskError::HasEnded`] if the parent has ended, [`TaskError::Cycle`], those of
+    /// [`NewTask::check`], [`JournalError::Invalid`] below [`TASK_DEPTH_MAX`] levels, or the
+    /// store's error.
     async fn create(&self, new: NewTask) -> TaskResult<CreateOutcome>;
 
     /// Stores up to [`TASK_BATCH_MAX`] tasks, all or none. They may be children and needs of one
@@ -167,7 +169,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// the existing task is returned.
     ///
     /// # Errors
-    /// Those of [`TaskStore::create`], and [`TaskError::Cycle`].
+    /// Those of [`TaskStore::create`], and [`JournalError::Invalid`] for too many tasks.
     async fn create_all(&self, new: Vec<NewTask>) -> TaskResult<Vec<Arc<Task>>>;
 
     /// Applies steps to a task, all or none, and returns the task afterwards.
@@ -181,6 +183,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// - [`TaskError::Illegal`] for a step that the state or the actor doesn't allow (actors other
     ///   than the worker may only answer and cancel)
     /// - [`TaskError::HasEnded`]
+    /// - [`TaskError::ChildrenRunning`] for completing a task with open children
     /// - [`TaskError::TooLarge`]
     /// - [`TaskError::TooManyEvents`]
     /// - the store's error
@@ -221,8 +224,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// `lease` from now. Returns their number.
     async fn renew(&self, by: &str, lease: Duration) -> JournalResult<u64>;
 
-    /// Releases a task that the worker with this lease doesn't continue. Does nothing if another
-    /// worker has claimed the task, or the task has ended.
+    /// Releases a task that the worker with this lease doesn't continue. A task with a cancellation
+    /// request ends as cancelled. Does nothing if another worker has claimed the task, or the task
+    /// has ended.
     async fn release(&self, lease: &Lease, why: ReleaseReason) -> JournalResult<()>;
 
     /// Requests the cancellation of a task and its children. Tasks without a worker end at once.
@@ -277,7 +281,9 @@ pub enum TaskError {
     #[error("the task can't complete yet: {0} of its child tasks still run")]
     ChildrenRunning(u32),
     /// A task that the new task needs, or its parent, doesn't exist. Holds that task's id.
-    #[error("the new task needs `{0}` or has it as its parent, but there is no such task")]
+    #[error(
+        "the new task needs `{0}` or has it as its parent, but there is no such task: create it first"
+    )]
     UnknownNeed(TaskId),
     /// The tasks' dependencies form a cycle.
     #[error("the dependencies of the tasks form a cycle: remove one of them")]

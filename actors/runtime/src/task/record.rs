@@ -29,8 +29,9 @@ pub struct NewTask {
     pub owner: TaskOwner,
     /// Principal on whose behalf the task runs.
     pub principal: Principal,
-    /// Idempotency key. A second task with the same key, scope and owner isn't created; the
-    /// existing task is returned as long as it is stored.
+    /// Idempotency key. A second task with the same key, scope and owner isn't created; as long as
+    /// the existing task is stored, it is returned, or [`TaskError::KeyReused`] for another
+    /// request.
     pub key: Option<String>,
     /// Name, in the system's directory, of the agent that runs the task.
     pub agent: String,
@@ -49,7 +50,7 @@ pub struct NewTask {
     pub needs: Vec<TaskId>,
     /// Time after which the result of the task is no longer wanted.
     pub deadline: Option<SystemTime>,
-    /// Time after which the task may be deleted.
+    /// Time at which the task's call is ended at the latest. Afterwards the task may be deleted.
     pub expires: SystemTime,
     /// Protocol-specific data, not interpreted by the runtime.
     pub extra: RawObject,
@@ -205,7 +206,7 @@ pub struct Task {
     pub open_children: u32,
     /// True if a cancellation was requested and the worker hasn't applied it yet.
     pub cancel_requested: bool,
-    /// Current lease; `None` if no worker has the task.
+    /// Current lease, which may have expired; `None` if no worker has the task.
     pub lease: Option<LeaseView>,
 }
 
@@ -276,7 +277,7 @@ impl Task {
         }
     }
 
-    /// Returns true if `lease` is the task's current lease.
+    /// Returns true if `lease` is the task's current lease, even if it has expired.
     pub fn is_held_by(&self, lease: &Lease) -> bool {
         self.lease
             .as_ref()

@@ -209,8 +209,9 @@ impl CompactEvent {
 }
 
 impl Task {
-    /// Applies a step and returns the task's new state. Until it ends, a task with open questions
-    /// is in state `InputRequired`, otherwise in `Working`. On an error the task is unchanged.
+    /// Applies a step and returns the task's new state. After a question, an answer or a
+    /// withdrawal, that is `InputRequired` while questions are open, otherwise `Working`. On an
+    /// error the task is unchanged.
     ///
     /// # Errors
     /// [`TaskError::HasEnded`], [`TaskError::Illegal`], or [`TaskError::ChildrenRunning`] for
@@ -328,7 +329,8 @@ impl Task {
     /// the task.
     ///
     /// # Errors
-    /// Those of [`Task::apply`]; [`TaskError::TooManyEvents`] for a step that doesn't end the task.
+    /// Those of [`Task::apply`]; [`TaskError::TooManyEvents`] after 10,000 events for a step that
+    /// doesn't end the task.
     pub fn apply_all(
         &mut self,
         steps: Vec<TaskStep>,

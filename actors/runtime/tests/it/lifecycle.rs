@@ -116,7 +116,7 @@ fn stop_and_kill() {
             (false, Ok(3)),
             (
                 true,
-                Err("the agent stopped before it took the message, which had no effect: send it again later".to_owned()),
+                Err("the agent ended before it replied; whether it acted is unknown".to_owned()),
             ),
         ] {
             let counter = system.spawn(Counter::default());

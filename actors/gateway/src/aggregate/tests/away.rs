@@ -63,7 +63,7 @@ fn lists_say_what_is_missing() {
         agents[1].wait_for_exit().await;
         let missing = json!([
             { "server": "a", "why": "it doesn't answer in time" },
-            { "server": "b", "why": "the agent has ended: the log tells why" },
+            { "server": "b", "why": "the agent has ended, or its system is stopping: the log tells why" },
             { "server": "c", "why": "the server can't be reached" },
             { "server": "d", "why": "internal error" },
         ]);
@@ -203,7 +203,10 @@ fn calls_fail_at_once() {
         let began = Instant::now();
         for (tool, message) in [
             ("a__t", "a: the server can't be reached"),
-            ("b__t", "b: the agent has ended: the log tells why"),
+            (
+                "b__t",
+                "b: the agent has ended, or its system is stopping: the log tells why",
+            ),
         ] {
             let failure = call(&bundle, tool).await.unwrap_err();
             assert_eq!(

@@ -54,8 +54,8 @@ pub enum CannotResume {
 }
 
 impl RunningTasks {
-    /// Attaches a server for as long as the server exists. Interrupted tasks are resumed by the
-    /// server attached last.
+    /// Attaches a server for as long as the server exists, and starts lease renewal. Interrupted
+    /// tasks are resumed by the server attached last.
     pub fn attach_host(self: &Arc<Self>, host: &Arc<impl TaskHost>) {
         let host = Arc::downgrade(host);
         let mut hosts = self.hosts.lock();

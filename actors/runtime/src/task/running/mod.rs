@@ -505,7 +505,8 @@ pub struct RunningTaskScopes(Arc<Mutex<HashMap<String, Weak<RunningTasks>>>>);
 
 impl RunningTaskScopes {
     /// Returns the running tasks of a scope. All servers of the scope share them, as long as a
-    /// server exists or a task runs. After [`Self::stop`], a new set is returned.
+    /// server exists or a task runs; `options` count only for a new set. After [`Self::stop`], a
+    /// new set is returned.
     pub fn for_scope(
         &self,
         tasks: &Arc<dyn TaskStore>,

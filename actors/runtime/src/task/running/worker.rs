@@ -376,8 +376,8 @@ impl TaskWorker {
                 if let Some(waiting) = self.waiting.remove(&key) {
                     let body = RawObject::parse(&answer).map_err(|_| {
                         Failure::invalid(
-                            "the stored answer to the question isn't a JSON object: start the task again, \
-                             and answer anew",
+                            "the stored answer to the question isn't a JSON object: \
+                             start the task again, and answer anew",
                         )
                     });
                     let _ = waiting
