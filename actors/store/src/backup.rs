@@ -31,7 +31,8 @@ impl ReadOnlyStore {
     ///
     /// # Errors
     /// [`StoreError::BackupExists`], if the file exists; [`StoreError::NotCreated`], if it can't be
-    /// created; otherwise errors of reading the store. No file is left behind then.
+    /// created; [`StoreError::NotSupported`] for a path that isn't UTF-8, from SQLite; otherwise
+    /// errors of reading the store. No file is left behind then.
     pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
         let claimed = BackupFile::new(file)?;
         let (at, part) = (

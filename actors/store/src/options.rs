@@ -265,8 +265,9 @@ impl StoreOptions {
     }
 
     /// Sets the size limit in bytes, 1 GiB by default. At the limit, writes fail with `SizeLimit`,
-    /// except those that free space, or that end and record running work. On SQLite, these may
-    /// exceed the limit by one sixteenth of it, at least by 256 pages.
+    /// except those that free space, or that end and record running work. The latter may exceed the
+    /// limit by one sixteenth of it, at least by 1 MiB; the former by twice that on SQLite, and
+    /// without a limit on Postgres.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.size_max = bytes;
         self
@@ -302,8 +303,8 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the interval of the cleanup that removes data past its retention, 1 h by default. The
-    /// first one runs when the store is opened. `None`: only
+    /// Sets the interval of the cleanup that removes data past its retention, 1 h by default, at
+    /// least 1 s. The first one runs when the store is opened. `None`: only
     /// [`SqlStore::clean`](crate::SqlStore::clean) removes data.
     pub fn cleanup_interval(mut self, every: Option<Duration>) -> Self {
         self.cleanup_interval = every;

@@ -7,8 +7,8 @@ use callboard_runtime::{AuditStore, Journal, KvStore, TaskStore};
 use crate::store_core::StoreCore;
 use crate::tasks::SqlTasks;
 
-/// Read-only view of a store. It takes no writer lock, so it can be opened beside the node that
-/// writes.
+/// View of a store for reading and for cancelling tasks. It takes no writer lock, so it can be
+/// opened beside the node that writes. Callers must not write otherwise, which isn't prevented.
 #[derive(Clone)]
 pub struct ReadOnlyStore {
     pub(crate) core: Arc<StoreCore>,
@@ -25,7 +25,7 @@ impl ReadOnlyStore {
         self.core.clone()
     }
 
-    /// Returns the task store. On a read-only store, tasks can be read and cancelled. `marks`
+    /// Returns the task store. In a read-only view, tasks may be read and cancelled. `marks`
     /// computes the digests of requests and of bodies that must not be stored.
     pub fn tasks(&self, marks: Arc<dyn AuditStore>) -> Arc<dyn TaskStore> {
         Arc::new(SqlTasks::new(self.core.clone(), marks))

@@ -40,12 +40,14 @@ impl Deref for SqlStore {
 }
 
 impl SqlStore {
-    /// Opens a store for writing. Creates and migrates the schema, takes the writer lock, and
-    /// expires the task leases of earlier processes with the same writer name.
+    /// Opens a store for writing. Creates and migrates the schema, takes the writer lock, expires
+    /// the task leases of earlier processes with the same writer name, and records the start in the
+    /// audit.
     ///
     /// # Errors
     /// [`StoreError`], if the place holds something else, is damaged, in use, unreachable, or has a
-    /// newer schema than this program knows. The data is unchanged then.
+    /// newer schema than this program knows: the data is unchanged then. [`StoreError::Key`] if the
+    /// audit key is lost or another one: the schema may have been migrated then.
     pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
         Self::open_inner(options)
             .await

@@ -340,7 +340,7 @@ impl AuditKey {
         self.pair.sign(text).as_ref().to_vec()
     }
 
-    /// Returns the keyed digest that stands for a body in the audit.
+    /// Returns the digest that stands for a body in the audit, keyed if [`DataClass::is_keyed`].
     pub(crate) fn mark(&self, class: DataClass, body: &[u8]) -> BodyDigest {
         BodyDigest::compute(class, body, &self.digest_key)
     }

@@ -465,8 +465,8 @@ impl WriteOp for UpdateReceipts {
     }
 }
 
-/// Write operation that increments the delivery attempts of a copy and returns their number; 0 if
-/// the copy doesn't exist.
+/// Write operation that increments the delivery attempts of a copy, which is created if it is
+/// missing. Returns their number; 0 if the message has no such recipient.
 pub(super) struct CountAttempt {
     pub(super) recipient: String,
     pub(super) letter: i64,
