@@ -40,16 +40,18 @@ pub enum EgressError {
     #[error("connections to {0} are not allowed: its network must be allowed in the configuration")]
     Address(IpAddr),
     /// The address is loopback, which is not allowed.
-    #[error("connections to this machine are not allowed")]
+    #[error("connections to this machine are not allowed: name another host")]
     Loopback,
     /// The host name has no allowed address.
-    #[error("the host name has no address to which connections are allowed")]
+    #[error(
+        "the host name has no address to which connections are allowed: its network must be allowed in the configuration"
+    )]
     Name,
     /// The DNS lookup failed. A retry may succeed.
     #[error("the host name could not be looked up (DNS): check it, or try again later")]
     Lookup,
     /// The request exceeded [`REDIRECTS_MAX`] redirects.
-    #[error("the request was redirected more than {REDIRECTS_MAX} times")]
+    #[error("the request was redirected more than {REDIRECTS_MAX} times: use the final URL")]
     Redirects,
 }
 

@@ -153,12 +153,12 @@ fn ways_out_that_cannot_be() {
         (
             "https://p.example",
             "https://127.0.0.1",
-            "agent pager: `url`: connections to this machine are not allowed",
+            "agent pager: `url`: connections to this machine are not allowed: name another host",
         ),
         (
             "https://p.example",
             "https://[::ffff:127.0.0.1]",
-            "connections to this machine are not allowed",
+            "connections to this machine are not allowed: name another host",
         ),
     ] {
         let told = told(&with(ALL).replace(was, is), false);
