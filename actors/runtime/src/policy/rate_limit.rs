@@ -390,9 +390,9 @@ mod tests {
         );
     }
 
-    /// Goal: a request counts once, however many messages it causes, and the failure names limit and
-    /// key. Method: more outbound messages than the limit, then inbound ones to the limit and one
-    /// past it.
+    /// Goal: a request counts once, however many messages it causes, and the failure names limit
+    /// and key. Method: more outbound messages than the limit, then inbound ones to the limit and
+    /// one past it.
     #[test]
     fn inner_messages_are_not_counted() {
         let limit = RateLimit::per_principal(NonZeroU32::new(2).unwrap());

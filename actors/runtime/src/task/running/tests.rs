@@ -536,8 +536,8 @@ async fn tasks_stop_with_the_last_server() {
     assert!(live.get(&id).is_none());
 }
 
-/// Goal: a server that ended without being detached keeps no tasks alive. Method: one is dropped, the
-/// other detached.
+/// Goal: a server that ended without being detached keeps no tasks alive. Method: one is dropped,
+/// the other detached.
 #[tokio::test(start_paused = true)]
 async fn dropped_servers_keep_no_tasks() {
     let live = live();
