@@ -273,8 +273,8 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the maximum bytes of one owner's tasks, and of one sender's mail, once the store is half
-    /// full. Default: a quarter of the size limit.
+    /// Sets the maximum bytes of one owner's tasks, and of one sender's mail, once the store is
+    /// half full. Default: a quarter of the size limit.
     pub fn owner_bytes_max(mut self, bytes: u64) -> Self {
         self.owner_bytes_max = Some(bytes);
         self

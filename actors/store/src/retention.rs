@@ -159,7 +159,8 @@ struct CleanupStep {
     kind: ExpiredKind,
     /// End of the retention, in Unix milliseconds: older data is removed.
     before: i64,
-    /// Time of the cleanup, in Unix milliseconds. Data with an earlier expiry of its own is removed.
+    /// Time of the cleanup, in Unix milliseconds. Data with an earlier expiry of its own is
+    /// removed.
     now: i64,
 }
 

@@ -48,9 +48,9 @@ pub(crate) fn parse_cuts(lines: Vec<&str>) -> ChainCuts {
         .collect()
 }
 
-/// Rejects a store file of zero bytes although its audit's anchor has signed entries of this writer:
-/// a new store would hide that the entries are lost. Passes if a new audit key is allowed, and if
-/// the file doesn't exist: another file in the same folder begins a new store.
+/// Rejects a store file of zero bytes although its audit's anchor has signed entries of this
+/// writer: a new store would hide that the entries are lost. Passes if a new audit key is allowed,
+/// and if the file doesn't exist: another file in the same folder begins a new store.
 pub(crate) fn check_not_lost(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
     let is_empty = fs::metadata(path).is_ok_and(|found| found.len() == 0);
     let Some(files) = AuditFiles::of(options).filter(|_| is_empty && !options.audit_key_new) else {

@@ -516,8 +516,8 @@ mod tests {
         );
     }
 
-    /// Goal: a key that is lost, another's or broken is an error that names the file, unless a new one is wanted. Method: a
-    /// chain that was signed, and each of the three.
+    /// Goal: a key that is lost, another's or broken is an error that names the file, unless a new
+    /// one is wanted. Method: a chain that was signed, and each of the three.
     #[test]
     fn a_lost_key_is_an_error() {
         let folder = TempDir::new().unwrap();

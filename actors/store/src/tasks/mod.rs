@@ -99,8 +99,8 @@ pub(crate) struct SqlTasks {
 }
 
 impl SqlTasks {
-    /// Creates a task store. `audit` computes the digests of requests and of bodies that must not be
-    /// stored.
+    /// Creates a task store. `audit` computes the digests of requests and of bodies that must not
+    /// be stored.
     pub(crate) fn new(core: Arc<StoreCore>, audit: Arc<dyn AuditStore>) -> Self {
         Self { core, audit }
     }
