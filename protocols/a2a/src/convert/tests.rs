@@ -582,9 +582,9 @@ fn replies() {
     );
 }
 
-/// Goal: a file fills the form's field for one, beside the text or values for the other fields, and a
-/// file without a field is refused. Method: rows of a form, a message, and the answer; one file more
-/// than fields; questions that have no fields.
+/// Goal: a file fills the form's field for one, beside the text or values for the other fields, and
+/// a file without a field is refused. Method: rows of a form, a message, and the answer; one file
+/// more than fields; questions that have no fields.
 #[test]
 fn files_in_answers() {
     let file = json!({ "type": "string", "contentEncoding": "base64" });

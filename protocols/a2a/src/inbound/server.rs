@@ -95,8 +95,8 @@ impl A2aServer {
         self.server.tasks.live.detach_host(&self.server.tasks);
     }
 
-    /// Ends all subscriptions to tasks. Call it before the listener closes: a subscription would keep
-    /// its connection open until the drain timeout. A client may subscribe again elsewhere.
+    /// Ends all subscriptions to tasks. Call it before the listener closes: a subscription would
+    /// keep its connection open until the drain timeout. A client may subscribe again elsewhere.
     pub fn end_subscriptions(&self) {
         self.server.tasks.end_subscriptions();
     }

@@ -32,11 +32,12 @@ pub struct CatalogEntry {
 }
 
 impl A2aClient {
-    /// Fetches the catalogue of the host that serves this client's URL, from `/.well-known/ai-catalog.json` below the URL or
-    /// one of its parents. `None` if there is none.
+    /// Fetches the catalogue of the host that serves this client's URL, from
+    /// `/.well-known/ai-catalog.json` below the URL or one of its parents. `None` if there is none.
     ///
     /// # Errors
-    /// [`A2aClientError`] if the host can't be reached, refuses the request, or sends an invalid catalogue.
+    /// [`A2aClientError`] if the host can't be reached, refuses the request, or sends an invalid
+    /// catalogue.
     pub async fn catalog(&self) -> Result<Option<Vec<CatalogEntry>>, A2aClientError> {
         for place in catalog_locations(self.url()) {
             if let Some(entries) =
@@ -130,7 +131,8 @@ fn read_entries(catalog: &RawObject) -> Vec<CatalogEntry> {
 mod tests {
     use super::*;
 
-    /// Goal: a catalogue is looked for at the address and above it, a bounded number of times. Method: rows.
+    /// Goal: a catalogue is looked for at the address and above it, a bounded number of times.
+    /// Method: rows.
     #[test]
     fn locations() {
         let found = |url: &str| {
@@ -152,7 +154,8 @@ mod tests {
         assert_eq!(found("https://a.example/1/2/3/4/5").last().unwrap(), "/");
     }
 
-    /// Goal: entries that name no agent are left out, the rest is read as far as it is there. Method: one of each.
+    /// Goal: entries that name no agent are left out, the rest is read as far as it is there.
+    /// Method: one of each.
     #[test]
     fn entries() {
         let text = r#"{"entries":[{"name":"a","displayName":"A","description":"Adds.","url":"https://a.example/c.json"},{"identifier":"urn:b"},{"x":1},7]}"#;

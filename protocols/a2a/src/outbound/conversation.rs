@@ -217,8 +217,8 @@ impl<'a> Conversation<'a> {
     }
 
     /// Sends a message as [`Self::send_message`] does, and remembers the agent's id of the
-    /// conversation in `binding`. If the agent refuses the id of a new task's message, the message is
-    /// sent once more without it.
+    /// conversation in `binding`. If the agent refuses the id of a new task's message, the message
+    /// is sent once more without it.
     async fn send_bound(
         &mut self,
         request: SendMessageRequest,
@@ -473,9 +473,9 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Reads the ended task if its events may lack something. Without event numbers, events that were
-    /// missed can only be found in the task. An agent may also stream the states only, and keep in
-    /// the task what it made.
+    /// Reads the ended task if its events may lack something. Without event numbers, events that
+    /// were missed can only be found in the task. An agent may also stream the states only, and
+    /// keep in the task what it made.
     async fn load_missed(&mut self) {
         let is_silent = !self.polled && self.state.ended_in_silence();
         if (self.may_have_missed || is_silent)

@@ -33,8 +33,8 @@ pub(super) struct ConversationRequest {
 }
 
 impl ConversationRequest {
-    /// Converts a conversational message, with its parts as they are. `skill` is the id of the skill
-    /// that it is for; `None` for none.
+    /// Converts a conversational message, with its parts as they are. `skill` is the id of the
+    /// skill that it is for; `None` for none.
     pub(super) fn from_converse(said: &Converse, skill: Option<&str>) -> Self {
         let metadata = said.0.object("metadata");
         let metadata = match skill {

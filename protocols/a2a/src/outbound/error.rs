@@ -14,7 +14,7 @@ use crate::{A2aError, ErrorKind};
 /// Maximum length of a remote agent's error message, in characters. The rest is cut.
 const MESSAGE_CHARS_MAX: usize = 2_048;
 
-/// An error response of a remote agent.
+/// Error response of a remote agent.
 #[derive(Clone)]
 pub struct RemoteAgentError {
     /// JSON-RPC code of the error as sent by the agent. Over HTTP+JSON, which has none, the code of
@@ -181,8 +181,8 @@ impl A2aClientError {
             )
     }
 
-    /// Returns whether the agent rejected a message before it began, possibly because it doesn't know
-    /// the message's context id.
+    /// Returns whether the agent rejected a message before it began, possibly because it doesn't
+    /// know the message's context id.
     pub(super) fn may_refuse_context(&self) -> bool {
         matches!(
             self.kind(),

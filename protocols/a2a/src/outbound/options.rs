@@ -25,9 +25,8 @@ pub const CONTROL_REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// after doubling.
 const POLL_INTERVAL_DEFAULT: (Duration, Duration) =
     (Duration::from_millis(250), Duration::from_secs(5));
-/// Maximum number of concurrent calls of one remote agent, and of concurrent conversational messages
-/// to it.
-/// At the limit: further calls wait in its mailbox.
+/// Maximum number of concurrent calls of one remote agent, and of concurrent conversational
+/// messages to it. At the limit: further calls wait in its mailbox.
 pub const PENDING_CALLS_MAX: u32 = 64;
 /// Maximum number of question rounds in one call.
 /// At the limit: `Rejected`, and the remote task is cancelled.
@@ -59,7 +58,7 @@ pub const FAILED_INTERFACE_TTL: Duration = Duration::from_secs(3_600);
 /// At the limit: the task isn't cancelled.
 pub const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A protocol binding that the client supports.
+/// Protocol binding that the client supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtocolBinding {
     /// JSON-RPC 2.0 over HTTP.
@@ -68,7 +67,7 @@ pub enum ProtocolBinding {
     HttpJson,
 }
 
-/// A protocol version that the client supports. Newer versions order before older ones.
+/// Protocol version that the client supports. Newer versions order before older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProtocolVersion {
     /// Version 1.0.

@@ -65,7 +65,7 @@ impl PushInbox {
     }
 
     /// Registers for notifications with a new id and token; `None` if there are
-    /// [`EXPECTED_PUSHES_MAX`] registrations.
+    /// [`EXPECTED_PUSHES_MAX`] registrations, or the base URL can't have a path.
     pub(super) fn expect_push(&self) -> Option<ExpectedPush> {
         let (id, token) = (random_token(), SecretString::from(random_token()));
         let mut url = self.0.base.clone();

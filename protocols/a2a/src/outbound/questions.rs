@@ -116,7 +116,8 @@ impl RemoteQuestion {
     }
 
     /// Returns the parts of the message `said` that answered; `None` if there is none, if it is an
-    /// answer in the format of MCP, or if a callboard gets the answer that was read from it instead.
+    /// answer in the format of MCP, or if a callboard gets the answer that was read from it
+    /// instead.
     fn source_parts(&self, answer: &Answer, said: &RawObject) -> Option<Vec<Part>> {
         let is_refusal = matches!(answer, Answer::Elicit(answer) if answer.action() != ElicitationAction::Accept);
         let content: Vec<Content> = said.read("content").filter(|_| !is_refusal)?;

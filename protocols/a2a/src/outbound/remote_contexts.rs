@@ -17,8 +17,8 @@ const CONTEXTS_MAX: usize = 4_096;
 /// At the limit: it isn't remembered.
 const CONTEXT_ID_BYTES_MAX: usize = 1_024;
 
-/// Ids of conversations at a remote agent, by the ids that this client proposed for them. Those that
-/// the agent accepted aren't in it.
+/// Ids of conversations at a remote agent, by the ids that this client proposed for them. Those
+/// that the agent accepted aren't in it.
 #[derive(Default)]
 pub(super) struct RemoteContexts(Mutex<ContextTable>);
 
@@ -43,8 +43,8 @@ pub(super) struct ContextBinding {
 impl ContextBinding {
     /// Binds the conversation `context` of `owner` to one of the agent at `url`.
     ///
-    /// The proposed id is a keyed hash of all three. So it is the same after a restart with the same
-    /// store, and nobody else can reach the conversation by it, nor learn the caller's id.
+    /// The proposed id is a keyed hash of all three. So it is the same after a restart with the
+    /// same store, and nobody else can reach the conversation by it, nor learn the caller's id.
     pub(super) fn new(
         contexts: Arc<RemoteContexts>,
         audit: &AuditLog,
@@ -112,8 +112,8 @@ impl ContextBinding {
 }
 
 /// Returns whether nobody but `principal` means a conversation by its id `context`. Callers may
-/// choose ids, and all anonymous callers count as one owner: theirs must be UUIDs, which no two choose
-/// by accident.
+/// choose ids, and all anonymous callers count as one owner: theirs must be UUIDs, which no two
+/// choose by accident.
 pub(super) fn identifies_conversation(principal: &Principal, context: &str) -> bool {
     match principal.kind {
         PrincipalKind::Anonymous => Uuid::try_parse(context).is_ok_and(|id| !id.is_nil()),
@@ -141,9 +141,9 @@ mod tests {
         ContextBinding::new(contexts.clone(), system.audit(), &owner, &url, context)
     }
 
-    /// Goal: a conversation has one id at the agent, which no other owner or conversation shares; an
-    /// id of the agent's own replaces it until it is forgotten, and one that is too long never does.
-    /// Method: the same conversation twice, each other part changed, each step.
+    /// Goal: a conversation has one id at the agent, which no other owner or conversation shares;
+    /// an id of the agent's own replaces it until it is forgotten, and one that is too long never
+    /// does. Method: the same conversation twice, each other part changed, each step.
     #[tokio::test]
     async fn conversations_have_ids() {
         let system = System::start(1).unwrap();

@@ -218,9 +218,9 @@ impl RemoteTaskState {
             && made_nothing
     }
 
-    /// Returns whether the task was completed by a status event and has told nothing, also on the way:
-    /// the task itself may have an answer. That isn't asked
-    /// of agents that number their events: nothing of theirs is elsewhere.
+    /// Returns whether the task was completed by a status event and has told nothing, also on the
+    /// way: the task itself may have an answer. That isn't asked of agents that number their
+    /// events: nothing of theirs is elsewhere.
     pub(super) fn ended_in_silence(&self) -> bool {
         self.ended_by_status
             && self.ended_without_answer()
@@ -351,9 +351,9 @@ impl RemoteTaskState {
         })
     }
 
-    /// Updates an artifact to its current state, and returns the change to report to the caller: the
-    /// new parts, or text, if there are more than before, else all parts. `None` if the artifact is
-    /// unchanged.
+    /// Updates an artifact to its current state, and returns the change to report to the caller:
+    /// the new parts, or text, if there are more than before, else all parts. `None` if the
+    /// artifact is unchanged.
     fn reconcile_artifact(
         &mut self,
         artifact: &A2aArtifact,

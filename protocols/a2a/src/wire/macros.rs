@@ -33,8 +33,8 @@ macro_rules! wire {
 }
 
 /// Declares a type for a `oneof` of the schema: an enum that is written as an object with exactly
-/// one member, named after the variant's literal. An object without any of these members, or for which
-/// the enum's function `is_bare` returns true, is read by the enum's function `read_bare`.
+/// one member, named after the variant's literal. An object without any of these members, or for
+/// which the enum's function `is_bare` returns true, is read by the enum's function `read_bare`.
 macro_rules! one_of {
     ($($(#[$doc:meta])* pub enum $name:ident {
         $($(#[$of_variant:meta])* $variant:ident($type:ty) = $wire:literal,)*

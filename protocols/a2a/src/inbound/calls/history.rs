@@ -30,9 +30,9 @@ impl TaskHistory {
     }
 
     /// Returns the messages of a task, oldest first: those of its owner, and the agent's questions,
-    /// once more for each answer that didn't fit. The latest asking of an open question is left out,
-    /// because the task's status shows it. At most the latest `messages_max` are returned; all if
-    /// that is `None`. The result is `None` if `messages_max` is 0.
+    /// once more for each answer that didn't fit. The latest asking of an open question is left
+    /// out, because the task's status shows it. At most the latest `messages_max` are returned; all
+    /// if that is `None`. The result is `None` if `messages_max` is 0.
     pub(super) async fn read(
         &self,
         task: &Task,
@@ -188,9 +188,9 @@ fn question_message(task: &Task, number: u64, open: &OpenQuestion) -> A2aMessage
     )
 }
 
-/// Returns the message of the owner that contained an answer, unless `known` contains it already. If
-/// another node than the task's worker accepts an answer, its message is recorded only within the
-/// answer.
+/// Returns the message of the owner that contained an answer, unless `known` contains it already.
+/// If another node than the task's worker accepts an answer, its message is recorded only within
+/// the answer.
 fn answer_message(task: &Task, answer: &RawValue, known: &[HistoryEntry]) -> Option<A2aMessage> {
     let told = RawObject::parse(answer)
         .ok()?

@@ -52,9 +52,9 @@ impl ReferencedTasks {
     }
 
     /// Adds the tasks `references` to the arguments of `called`, an agent, its route and its skill.
-    /// An agent of this node gets their ids and, as `history`, their content. A remote agent gets its
-    /// own ids of those that it performed, as others mean nothing to it, and the extensions that the
-    /// client requests. Returns `None` if there is nothing to add.
+    /// An agent of this node gets their ids and, as `history`, their content. A remote agent gets
+    /// its own ids of those that it performed, as others mean nothing to it, and the extensions
+    /// that the client requests. Returns `None` if there is nothing to add.
     ///
     /// # Errors
     /// Errors of the task store.

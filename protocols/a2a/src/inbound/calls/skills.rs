@@ -257,8 +257,8 @@ impl ServedAgent {
         }
     }
 
-    /// Returns the kind of message that calls `skill`. `is_message` tells whether the skill gets the
-    /// client's message in place of arguments.
+    /// Returns the kind of message that calls `skill`. `is_message` tells whether the skill gets
+    /// the client's message in place of arguments.
     pub(super) fn route(&self, skill: &str, is_message: bool) -> SkillRoute {
         match (skill == Converse::NAME, &self.lists) {
             (true, _) => SkillRoute::Converse,
@@ -273,8 +273,8 @@ impl ServedAgent {
         self.agent.is_proxy() && self.own.accepts_messages
     }
 
-    /// Returns whether the replies of `skill`, called by `route`, are tool results rather than plain
-    /// values.
+    /// Returns whether the replies of `skill`, called by `route`, are tool results rather than
+    /// plain values.
     pub(super) fn returns_tool_result(&self, route: SkillRoute, skill: &str) -> bool {
         match route {
             SkillRoute::Converse | SkillRoute::Tool | SkillRoute::ToolMessage => true,
@@ -316,8 +316,8 @@ impl ServedAgent {
             .map(|()| call)
     }
 
-    /// Calls a skill of the agent by `route`. The policy must have allowed the call before. Dropping
-    /// the future cancels the call.
+    /// Calls a skill of the agent by `route`. The policy must have allowed the call before.
+    /// Dropping the future cancels the call.
     pub(super) async fn ask(
         &self,
         route: SkillRoute,

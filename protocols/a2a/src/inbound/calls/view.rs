@@ -59,8 +59,8 @@ pub(super) fn is_interrupted(task: &Task) -> bool {
     )
 }
 
-/// Returns the metadata of a task: that of its status, and the id of the task that it belongs to, if
-/// it has one.
+/// Returns the metadata of a task: that of its status, and the id of the task that it belongs to,
+/// if it has one.
 fn task_metadata(task: &Task) -> Option<RawObject> {
     let metadata = status_metadata(task)?;
     Some(match task.parent_id() {

@@ -306,8 +306,8 @@ fn default_modes_hold_without_skills() {
     }
 }
 
-/// Goal: a conversational message that calls a tool is sent instead of the arguments, for the tool's
-/// skill. Method: one with everything; one without parts.
+/// Goal: a conversational message that calls a tool is sent instead of the arguments, for the
+/// tool's skill. Method: one with everything; one without parts.
 #[test]
 fn messages_call_tools() {
     let card = AgentCard {
