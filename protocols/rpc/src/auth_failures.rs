@@ -111,8 +111,8 @@ impl AuthFailures {
     }
 
     /// Counts a failed authentication, waits as long as its response is to be delayed, and returns
-    /// how the request is answered. Only wrong and malformed credentials are counted: nobody guesses
-    /// without a credential, or where none is required.
+    /// how the request is answered. Only wrong and malformed credentials are counted: nobody
+    /// guesses without a credential, or where none is required.
     pub async fn penalize(
         &self,
         peer: Option<IpAddr>,

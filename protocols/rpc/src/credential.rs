@@ -247,7 +247,8 @@ mod tests {
         }
     }
 
-    /// Goal: only a peer on this machine, on a listener that says so, is the operator. Method: every other mix.
+    /// Goal: only a peer on this machine, on a listener that says so, is the operator. Method:
+    /// every other mix.
     #[test]
     fn operator_needs_loopback_at_both_ends() {
         let operator = Ok(Principal::local_operator());
@@ -348,7 +349,8 @@ mod tests {
         }
     }
 
-    /// Goal: the verifier of a token's kind decides, and nothing else is taken for a token. Method: rows, two verifiers.
+    /// Goal: the verifier of a token's kind decides, and nothing else is taken for a token. Method:
+    /// rows, two verifiers.
     #[test]
     fn bearer_tokens_are_required() {
         let access = AccessControl::Bearer(Arc::new([Box::new(Known("a")), Box::new(Known("b"))]));

@@ -406,7 +406,8 @@ mod tests {
         AddressScope::of(ip.parse().unwrap())
     }
 
-    /// Goal: each special block is known to its edges. Method: first and last address of each, and their neighbours.
+    /// Goal: each special block is known to its edges. Method: first and last address of each, and
+    /// their neighbours.
     #[test]
     fn special_addresses_are_known() {
         for (ips, expected) in [

@@ -6,8 +6,9 @@ use crate::RequestId;
 /// written. A longer one is ignored.
 const SCANNED_MEMBER_BYTES_MAX: usize = 256;
 
-/// Scan of a JSON-RPC message for its id. It needs no valid JSON: the message may be nested too deeply,
-/// not be UTF-8, or be too long to be kept. Memory is bounded; the message may come in chunks.
+/// Scan of a JSON-RPC message for its id. It needs no valid JSON: the message may be nested too
+/// deeply, not be UTF-8, or be too long to be kept. Memory is bounded; the message may come in
+/// chunks.
 #[derive(Debug, Default)]
 pub struct EnvelopeScan {
     depth: usize,
@@ -34,8 +35,9 @@ impl EnvelopeScan {
         }
     }
 
-    /// Returns the id if the message is a response: an object with an id, and with a result, an error or
-    /// the member `jsonrpc`, and without a method. A line of a log that is an object has none of these.
+    /// Returns the id if the message is a response: an object with an id, and with a result, an
+    /// error or the member `jsonrpc`, and without a method. A line of a log that is an object has
+    /// none of these.
     pub fn response_id(self) -> Option<RequestId> {
         let is_marked = self.has_outcome || self.has_version;
         let is_response = is_marked && !self.has_method && !self.is_other;
@@ -112,8 +114,8 @@ mod tests {
         id.map(|id| id.as_json().to_owned())
     }
 
-    /// Goal: the id of a response is found wherever it stands, and no other message has one. Method:
-    /// rows; nested and quoted ids, other kinds of text.
+    /// Goal: the id of a response is found wherever it stands, and no other message has one.
+    /// Method: rows; nested and quoted ids, other kinds of text.
     #[test]
     fn ids_of_responses() {
         for (message, id) in [

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::json::unescaped;
 
-/// JSON-RPC id, which pairs a response with its request: a string or an integer, kept as written, or
-/// `null` where [`DecodeLimits::allows_null_id`](crate::DecodeLimits::allows_null_id) permits it.
+/// JSON-RPC id, which pairs a response with its request: a string or an integer, kept as written,
+/// or `null` where [`DecodeLimits::allows_null_id`](crate::DecodeLimits::allows_null_id) permits
+/// it.
 ///
 /// The integer `1` and the string `"1"` differ; `1.0` is not a valid id. Integers may have any
 /// size. String ids are equal if their unescaped values are.

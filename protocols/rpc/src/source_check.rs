@@ -325,7 +325,8 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
 
-    /// Goal: by default only this machine's names pass, and none that only look like one. Method: rows.
+    /// Goal: by default only this machine's names pass, and none that only look like one. Method:
+    /// rows.
     #[test]
     fn names_of_this_machine() {
         let (hosts, origins) = (AllowedHosts::default(), AllowedOrigins::default());

@@ -131,8 +131,8 @@ async fn text(mut response: ClientResponse) -> Result<String, NetError> {
     Ok(text)
 }
 
-/// Goal: one request after another goes by one connection, whether the body has a length, comes in chunks or is none.
-/// Method: each, several times, and the server counts.
+/// Goal: one request after another goes by one connection, whether the body has a length, comes in
+/// chunks or is none. Method: each, several times, and the server counts.
 #[tokio::test]
 async fn connections_are_kept() {
     let (server, client) = (Server::start(1).await, client());
@@ -325,8 +325,8 @@ async fn awaited_events_are_not_paced() {
     );
 }
 
-/// Goal: a flood of events is read at the limited rate, and none is lost. Method: one event more than the
-/// limit of a second.
+/// Goal: a flood of events is read at the limited rate, and none is lost. Method: one event more
+/// than the limit of a second.
 #[tokio::test]
 async fn events_are_paced() {
     let server = Server::start(0).await;

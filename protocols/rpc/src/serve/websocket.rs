@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Goal: frames are read wherever their bytes are split. Method: messages of all kinds and lengths, cut into pieces of
-    /// every size.
+    /// Goal: frames are read wherever their bytes are split. Method: messages of all kinds and
+    /// lengths, cut into pieces of every size.
     #[test]
     fn any_split_reads_the_same() {
         let bytes = [
