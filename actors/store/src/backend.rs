@@ -55,8 +55,9 @@ pub(crate) trait Backend: Send + Sync {
         }
     }
 
-    /// Raises the size limit by the reserve, for a transaction of writes that free space, which
-    /// need pages first, or that end and record running work. By default does nothing.
+    /// Raises the size limit to what `room` permits, until [`Self::close_reserve`]: for a
+    /// transaction of writes that free space, which need pages first, or that end and record running
+    /// work. By default does nothing.
     async fn open_reserve(&self, _: &mut DbConnection, _room: WriteRoom) -> sqlx::Result<()> {
         Ok(())
     }

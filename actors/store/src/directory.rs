@@ -18,7 +18,7 @@ const IMPORTED_SPACE: &str = "directory/imported";
 /// Maximum size of a directory file, in bytes. A larger file fails with
 /// [`DirectoryError::NotADirectory`].
 pub const DIRECTORY_FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Version of the file format that is read and written.
+/// Version of the directory file's format that is read and written.
 const FORMAT_VERSION: u64 = 1;
 
 /// Error of a directory import. Agents listed before the one at fault may have been imported;

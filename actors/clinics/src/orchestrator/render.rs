@@ -12,7 +12,7 @@ const FIRST_FIELDS: &str = "patient_id name condition dose frequency route medic
 /// Names of the fields of a result that only repeat the request. They are shown in the heading and
 /// left out below it.
 const ECHOED_FIELDS: &str = "query specialty patient_id";
-/// Number of spaces of one level of indentation.
+/// Number of spaces of one level of indentation in the rendered text.
 const INDENT: usize = 3;
 /// Maximum columns of a table. Rows with more columns are rendered field by field. Otherwise a few
 /// rows with many different keys would become a huge table of empty cells.

@@ -76,7 +76,8 @@ pub enum ClinicRegistryError {
     },
     /// A clinic's patient id prefix is invalid, or another clinic has the same.
     #[error(
-        "clinic {id} needs an id_prefix of letters (then at most a hyphen) that no other clinic has"
+        "clinic {id} has an id_prefix that isn't 1 to {NAME_CHARS_MAX} letters (then at most a hyphen) or that \
+         another clinic has: change it, or leave it out"
     )]
     BadPrefix {
         /// Id of the clinic.

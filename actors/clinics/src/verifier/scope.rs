@@ -19,13 +19,13 @@ const OBJECT_WORDS_MAX: usize = 8;
 /// each search takes time. If more sentences give medical advice, the answer counts as unsafe.
 pub(super) const QUOTES_MAX: usize = 256;
 
-/// Length of the prefix, in letters, by which the English and the Portuguese name of a condition
-/// are matched.
+/// Number of leading letters of their stems ([`stem`]) by which long words are compared, so that the
+/// English and the Portuguese name of a condition match.
 const CONDITION_LETTERS: usize = 7;
 
 /// Text of the records in folded form. Sentences that repeat it are quotations and thus not advice.
 pub(super) struct RecordedText {
-    /// Words of each record, separated by one space.
+    /// Words of each text span of the records (one JSON value or key), separated by one space.
     plain: Vec<String>,
     /// Results of earlier searches: whether a sentence is in a record.
     looked_up: RefCell<HashMap<String, bool>>,

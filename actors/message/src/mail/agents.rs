@@ -47,7 +47,7 @@ text_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentStatus {
-    /// Number of agents.
+    /// Number of agents in `agents`.
     pub count: u64,
     /// Agents that the caller may see, by id.
     pub agents: Vec<AgentView>,

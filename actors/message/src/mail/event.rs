@@ -124,7 +124,8 @@ impl fmt::Debug for MailEvent {
     }
 }
 
-/// Event with its sequence number. Numbers have no gaps; events with the same cause share one.
+/// Event with its sequence number. Events with the same cause share one. Numbers are missing for
+/// events that the reader may not see or didn't ask for; lost events are reported as `missed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Numbered")]

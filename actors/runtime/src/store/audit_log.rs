@@ -89,8 +89,8 @@ impl AuditLog {
         log
     }
 
-    /// Queues an entry without waiting. If the queue is full, the entry isn't stored, only counted
-    /// ([`AuditLog::lost_count`]).
+    /// Logs an entry and queues it without waiting. If the queue is full, the entry isn't stored; it
+    /// counts as lost ([`AuditLog::lost_count`]), which an `audit.gap` entry records later.
     pub fn try_enqueue(&self, entry: AuditEntry) {
         log_entry(&entry);
         match self.inner.places.try_acquire() {

@@ -24,7 +24,8 @@ pub(crate) type ChainHash = [u8; 32];
 /// Hash of an empty audit chain, before its first entry.
 pub(crate) const GENESIS_HASH: ChainHash = [0; 32];
 
-/// Returns the chain hash of an entry: SHA-256 over the hash `before` it and its text `line`.
+/// Returns the chain hash of an entry: SHA-256 over `callboard-audit-1` and a line feed, the hash
+/// `before` it, and its text `line`.
 pub(crate) fn chain_hash(before: &ChainHash, line: &str) -> ChainHash {
     let mut hash = Sha256::new();
     hash.update(b"callboard-audit-1\n");

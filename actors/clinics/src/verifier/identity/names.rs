@@ -102,8 +102,9 @@ fn find_listing(list: &NameList, folded: &str) -> Option<NameListing> {
         .copied()
 }
 
-/// Returns the full names of people in `text`. Disguises such as look-alike letters must have been
-/// removed from it.
+/// Returns the names of people in `text`: full names, and single ones that follow a title other than
+/// a doctor's or are a given name without another meaning. Disguises such as look-alike letters must
+/// have been removed from the text.
 pub(super) fn find_names(text: &str) -> Vec<IdentityMatch> {
     let words = split_words(text);
     let mut hits = Vec::new();

@@ -44,7 +44,8 @@ fn has_digits(text: &str) -> bool {
     digits(text).len() >= 4
 }
 
-/// Returns whether a text has the digits of a phone number (7 to 20) and isn't a date.
+/// Returns whether a text has the digits of a phone number (7 to 20) and isn't a date with the year
+/// first, such as `1980-03-15`. Other dates aren't recognised.
 fn is_phone(text: &str) -> bool {
     let digits = digits(text).len();
     let date = text.len() == 10 && text.split(['-', '.', '/', ' ']).map(str::len).eq([4, 2, 2]);
