@@ -9,6 +9,7 @@ use crate::backend::ReadPool;
 use crate::options::StoreOptions;
 use crate::owner_quota::{OwnedKind, OwnerQuota};
 use crate::retention_clock::RetentionClock;
+use crate::sql::SqlArg;
 use crate::volatile_store::VolatileStore;
 use crate::writer::{BatchWriter, WriterHandle};
 
@@ -55,17 +56,25 @@ impl StoreCore {
         })
     }
 
-    /// Counts `bytes` of new data for their owner, as [`OwnerQuota::admit`].
-    pub(crate) async fn admit_owned(
+    /// Counts `bytes` of new data for their owner, as [`OwnerQuota::admit`]. Repeated data, of
+    /// which the query `is_repeated` finds the earlier, is admitted beyond the quota too: its
+    /// writer gets the earlier.
+    pub(crate) async fn admit_or_repeat(
         &self,
-        kind: OwnedKind,
-        owner: &str,
-        bytes: u64,
+        (kind, owner): (OwnedKind, &str),
+        bytes: usize,
+        is_repeated: &'static str,
+        key: &[SqlArg<'_>],
     ) -> JournalResult<()> {
         let size = self.writer.metrics.size_bytes();
-        self.owner_quota
-            .admit(&self.readers, size, (kind, owner), bytes)
-            .await
+        let admitted = self
+            .owner_quota
+            .admit(&self.readers, size, (kind, owner), bytes as u64)
+            .await;
+        match admitted {
+            Err(error) if !self.readers.has_row(is_repeated, key).await? => Err(error),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) async fn close(&self) {

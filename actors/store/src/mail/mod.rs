@@ -56,19 +56,12 @@ fn db_number(number: u64) -> i64 {
 impl MailStore for SqlMail {
     async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
         new.check()?;
-        let bytes = new.body.len() as u64;
-        let admitted = self
-            .core
-            .admit_owned(OwnedKind::Mail, &new.sender, bytes)
-            .await;
-        if let Err(error) = admitted {
-            // A repeated message gets the earlier one, also beyond the quota.
-            let key = args![new.sender.as_str(), new.key.as_deref()];
-            let is_repeated = "SELECT 1 FROM letter WHERE sender = $1 AND key = $2";
-            if !self.core.readers.has_row(is_repeated, &key).await? {
-                return Err(error);
-            }
-        }
+        let owner = (OwnedKind::Mail, new.sender.as_str());
+        let key = args![new.sender.as_str(), new.key.as_deref()];
+        let is_repeated = "SELECT 1 FROM letter WHERE sender = $1 AND key = $2";
+        self.core
+            .admit_or_repeat(owner, new.body.len(), is_repeated, &key)
+            .await?;
         let mark = self.audit.digest(new.class, new.body.as_bytes());
         self.core.writer.submit(PostMessage::new(new, mark)).await
     }

@@ -138,16 +138,12 @@ impl SqlTasks {
         }
         new.iter().try_for_each(NewTask::check)?;
         for new in &new {
-            let (owner, bytes) = (new.owner.as_str(), new.bytes() as u64);
-            let admitted = self.core.admit_owned(OwnedKind::Task, owner, bytes).await;
-            if let Err(error) = admitted {
-                // A repeated request gets the earlier task, also beyond the quota.
-                let key = args![new.scope.as_str(), owner, new.key.as_deref()];
-                let is_repeated = "SELECT 1 FROM task WHERE scope = $1 AND owner = $2 AND key = $3";
-                if !self.core.readers.has_row(is_repeated, &key).await? {
-                    return Err(error.into());
-                }
-            }
+            let owner = new.owner.as_str();
+            let key = args![new.scope.as_str(), owner, new.key.as_deref()];
+            let is_repeated = "SELECT 1 FROM task WHERE scope = $1 AND owner = $2 AND key = $3";
+            self.core
+                .admit_or_repeat((OwnedKind::Task, owner), new.bytes(), is_repeated, &key)
+                .await?;
         }
         let means = self.tx_context();
         let ids: Vec<_> = new.iter().map(|new| new.id.clone()).collect();
