@@ -71,9 +71,9 @@ pub use system::{ShutdownReport, SpawnBuilder, System};
 pub use task::{
     CANCEL_REASON_DEFAULT, ClaimRequest, ClaimedTask, CreateOutcome, Lease, LeaseView,
     MemoryTaskStore, NewTask, OnRestart, OpenQuestion, ReleaseReason, TASK_BATCH_MAX,
-    TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, Task, TaskActor, TaskError, TaskEvent,
-    TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskResult, TaskStep,
-    TaskStore, follow_task, running, topological_order,
+    TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASK_RERUNS_MAX_DEFAULT, Task, TaskActor,
+    TaskError, TaskEvent, TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage,
+    TaskResult, TaskStep, TaskStore, follow_task, running, topological_order,
 };
 pub use task_runner::{TaskRunner, TaskRunnerHandle, TaskRunnerOptions};
 

@@ -217,8 +217,10 @@ async fn begin_epoch(db: &mut DbConnection, writer: &str, run: &str) -> sqlx::Re
         )
         .await?;
     let mine = format!("{writer}#");
+    // Not 0: their workers were lost and haven't released them (`LeaseView::RELEASED`).
     db.execute(
-        "UPDATE task SET lease_until_ms = 0 WHERE lease_by IS NOT NULL AND substr(lease_by, 1, length($1)) = $1",
+        "UPDATE task SET lease_until_ms = 1 WHERE lease_by IS NOT NULL AND lease_until_ms > 0 \
+         AND substr(lease_by, 1, length($1)) = $1",
         &args![mine.as_str()],
     )
     .await?;

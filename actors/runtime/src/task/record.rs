@@ -206,6 +206,8 @@ pub struct Task {
     pub open_children: u32,
     /// True if a cancellation was requested and the worker hasn't applied it yet.
     pub cancel_requested: bool,
+    /// Number of workers that were lost while they ran the task ([`Task::set_lease`]).
+    pub lost_workers: u32,
     /// Current lease, which may have expired; `None` if no worker has the task.
     pub lease: Option<LeaseView>,
 }
@@ -242,6 +244,7 @@ impl Task {
             pending_needs,
             open_children: 0,
             cancel_requested: false,
+            lost_workers: 0,
             lease: None,
         }
     }
@@ -282,6 +285,22 @@ impl Task {
         self.lease
             .as_ref()
             .is_some_and(|has| has.epoch == lease.epoch && has.worker == lease.worker)
+    }
+
+    /// Returns true if the task's worker was lost while it ran the task: its lease is still there
+    /// and wasn't released ([`LeaseView::RELEASED`]). To be asked only of a task that is ready.
+    pub(super) fn has_lost_worker(&self) -> bool {
+        let is_lost = |lease: &LeaseView| lease.until != LeaseView::RELEASED;
+        self.state != TaskState::Submitted && self.lease.as_ref().is_some_and(is_lost)
+    }
+
+    /// Gives the task a new lease. If its former worker was lost while it ran the task, that is
+    /// counted.
+    pub fn set_lease(&mut self, lease: LeaseView) {
+        if self.has_lost_worker() {
+            self.lost_workers = self.lost_workers.saturating_add(1);
+        }
+        self.lease = Some(lease);
     }
 
     /// Returns true if a worker may claim the task at `now`: it hasn't ended, has no valid lease,
@@ -344,6 +363,12 @@ pub struct LeaseView {
     pub epoch: u64,
     /// Time at which the lease expires. Until then, other workers can't claim the task.
     pub until: SystemTime,
+}
+
+impl LeaseView {
+    /// End of a lease that its worker has released
+    /// ([`ReleaseReason::Interrupted`](super::ReleaseReason)): past by any clock.
+    pub const RELEASED: SystemTime = SystemTime::UNIX_EPOCH;
 }
 
 pub(super) fn failure_bytes(failure: &Failure) -> usize {

@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 
 use super::record::{OpenQuestion, Task, TaskOutcome, failure_bytes};
 use super::{
-    OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_STATUS_EVENTS_MAX, TaskActor, TaskError, TaskResult,
+    OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_RERUNS_MAX_DEFAULT, TASK_STATUS_EVENTS_MAX, TaskActor,
+    TaskError, TaskResult,
 };
 
 /// First words of the status text that [`TaskStep::part_ended`] writes for a child task that has
@@ -392,6 +393,16 @@ impl Task {
             return Vec::new();
         }
         match self.on_restart {
+            OnRestart::Resume
+                if self.has_lost_worker() && self.lost_workers >= TASK_RERUNS_MAX_DEFAULT =>
+            {
+                let ends = u64::from(self.lost_workers) + 1;
+                vec![TaskStep::Failed(Failure::unavailable(format!(
+                    "the node ended {ends} times while this ran, and it was run again \
+                     {TASK_RERUNS_MAX_DEFAULT} times (the limit): look for what ends the node, \
+                     then send it again"
+                )))]
+            }
             OnRestart::Resume => {
                 let given_up = self.open_questions.iter().map(|open| TaskStep::GivenUp {
                     key: open.key.clone(),

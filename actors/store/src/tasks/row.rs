@@ -1,6 +1,7 @@
 //! Tasks and their events as rows: searchable members have columns, the rest is JSON in `body`.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use callboard_message::{Principal, RawObject};
 use callboard_runtime::{
@@ -53,6 +54,8 @@ struct TaskBodyRef<'a> {
     artifacts: &'a [RawObject],
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_workers: Option<NonZeroU32>,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +74,8 @@ struct TaskBody {
     #[serde(default)]
     artifacts: Vec<RawObject>,
     held_by: Option<String>,
+    #[serde(default)]
+    lost_workers: u32,
 }
 
 /// Deserializes an optional JSON value so that `null` is `Some`; an absent member stays `None` by
@@ -101,6 +106,7 @@ impl TaskRecord {
             outcome: task.outcome.as_ref(),
             artifacts: &task.artifacts,
             held_by: self.held_by.as_deref(),
+            lost_workers: NonZeroU32::new(task.lost_workers),
         })
     }
 
@@ -157,6 +163,7 @@ pub(super) fn task_record(row: &Row) -> sqlx::Result<TaskRecord> {
         pending_needs: row.get(11)?,
         open_children: row.get(12)?,
         cancel_requested: row.get(13)?,
+        lost_workers: body.lost_workers,
         lease,
     };
     Ok(TaskRecord {
@@ -206,9 +213,6 @@ pub(super) fn truncate_to_ms(at: std::time::SystemTime) -> std::time::SystemTime
     from_unix_ms(to_unix_ms(at))
 }
 
-/// Lease end for a lease that must count as expired: the Unix epoch, which is past by any clock.
-pub(super) const EXPIRED_LEASE: std::time::SystemTime = UNIX_EPOCH;
-
 /// Returns the end of a lease that begins at `now_ms`, in Unix milliseconds.
 pub(super) fn lease_end(now_ms: i64, lease: Duration) -> std::time::SystemTime {
     from_unix_ms(now_ms.saturating_add(crate::sql::duration_ms(lease)))
@@ -217,6 +221,7 @@ pub(super) fn lease_end(now_ms: i64, lease: Duration) -> std::time::SystemTime {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::UNIX_EPOCH;
 
     use callboard_message::{Failure, Question};
     use serde_json::json;
@@ -239,6 +244,7 @@ mod tests {
             ..NewTask::new(Principal::agent("ann"), "clinic", "ask", UNIX_EPOCH)
         };
         let mut task = Task::new_submitted(new, 1, 0, UNIX_EPOCH);
+        task.lost_workers = 2;
         task.status_message = Some("half way".into());
         task.open_questions = vec![OpenQuestion {
             key: "q".into(),
@@ -268,6 +274,7 @@ mod tests {
                 task.request.as_ref().map(|r| r.get())
             );
             assert_eq!(back.held_by.as_deref(), Some("node#1"));
+            assert_eq!(back.lost_workers, 2);
             let new = NewTask {
                 request: back.request,
                 needs: back.needs,

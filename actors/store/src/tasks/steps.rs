@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{DataClass, Failure};
-use callboard_runtime::{ClaimRequest, Lease, ReleaseReason, Task, TaskId, TaskResult, TaskStep};
+use callboard_runtime::{
+    ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskResult, TaskStep,
+};
 
-use super::row::{EXPIRED_LEASE, TaskRecord, columns, lease_end, task_record};
+use super::row::{TaskRecord, columns, lease_end, task_record};
 use super::tx_tasks::{OwnedTaskActor, TaskWriteError, TxContext, TxTasks};
 use crate::sql::{Sql, args, to_unix_ms};
 use crate::tx::{Tx, WriteOp};
@@ -281,7 +283,7 @@ impl WriteOp for ReleaseLease {
                 .task
                 .lease
                 .iter_mut()
-                .for_each(|lease| lease.until = EXPIRED_LEASE),
+                .for_each(|lease| lease.until = LeaseView::RELEASED),
         });
         if is_over {
             work.end_task(id, TaskStep::cancelled()).await?;

@@ -171,7 +171,7 @@ impl<'t> TxTasks<'t> {
         self.modify(id, |stored| {
             stored.epoch += 1;
             epoch = stored.epoch;
-            stored.task.lease = Some(LeaseView {
+            stored.task.set_lease(LeaseView {
                 worker: by.to_owned(),
                 epoch,
                 until,

@@ -132,6 +132,26 @@ async fn a_new_process_takes_over() {
     .await;
 }
 
+/// Goal: a task that may be what ends its node isn't run again at each start. Method: processes
+/// that end without releasing it: as many as are allowed, and one more.
+#[tokio::test]
+async fn killed_processes_are_counted() {
+    stores(async |opened| {
+        let lease = begun(&of(&opened.sql), new("kills", OnRestart::Resume)).await;
+        for lost in 1..=TASK_RERUNS_MAX_DEFAULT {
+            opened.restart().await;
+            let (task, _) = claim(&of(&opened.sql)).await.remove(0);
+            assert_eq!(task.lost_workers, lost);
+        }
+        opened.restart().await;
+        let tasks = of(&opened.sql);
+        assert!(claim(&tasks).await.is_empty());
+        let task = tasks.get(&lease.task).await.unwrap().unwrap();
+        assert_eq!(task.state, TaskState::Failed);
+    })
+    .await;
+}
+
 /// Goal: a lease that isn't renewed expires, and its worker can do nothing more. Method: leases of
 /// zero length.
 #[tokio::test]

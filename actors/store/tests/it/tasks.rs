@@ -232,6 +232,48 @@ async fn interrupted_tasks() {
     .await;
 }
 
+/// Goal: a task that may be repeated isn't run again without end if its workers are lost, and one
+/// that is released in order isn't counted. Method: as many expired leases as are allowed, with a
+/// release after each, and one more.
+#[tokio::test]
+async fn reruns_are_bounded() {
+    tasks(async |tasks| {
+        let new = NewTask {
+            on_restart: OnRestart::Resume,
+            ..new("a")
+        };
+        let id = new.id.clone();
+        tasks.create_all(vec![new]).await.unwrap();
+        let claimed = async || {
+            let claim = ClaimRequest {
+                lease: Duration::ZERO,
+                ..claim("w", 9)
+            };
+            tasks.claim(claim).await.unwrap()
+        };
+        for lost in 0..=TASK_RERUNS_MAX_DEFAULT {
+            let (task, lease) = claimed().await.remove(0);
+            assert_eq!(task.lost_workers, lost);
+            tasks
+                .apply(&id, TaskActor::Worker(&lease), vec![TaskStep::Start])
+                .await
+                .unwrap();
+            tasks
+                .release(&lease, ReleaseReason::Interrupted)
+                .await
+                .unwrap();
+            let (task, _) = claimed().await.remove(0);
+            assert_eq!(task.lost_workers, lost, "released in order");
+        }
+        assert!(claimed().await.is_empty());
+        let task = tasks.get(&id).await.unwrap().unwrap();
+        assert_eq!(task.state, TaskState::Failed);
+        let why = task.status_message.as_deref().unwrap();
+        assert!(why.contains("ended 4 times"), "{why}");
+    })
+    .await;
+}
+
 /// Goal: an owner may answer and cancel its task, and do nothing else. Method: an owner, a
 /// stranger, an operator.
 #[tokio::test]

@@ -211,7 +211,7 @@ impl TaskTable {
         if let Some(slot) = self.slot_mut(id) {
             slot.epoch += 1;
             epoch = slot.epoch;
-            Arc::make_mut(&mut slot.task).lease = Some(LeaseView {
+            Arc::make_mut(&mut slot.task).set_lease(LeaseView {
                 worker: by.to_owned(),
                 epoch,
                 until,
@@ -273,7 +273,7 @@ impl TaskTable {
                 .task
                 .lease
                 .as_ref()
-                .is_some_and(|lease| lease.worker == by && lease.until > UNIX_EPOCH)
+                .is_some_and(|lease| lease.worker == by && lease.until > LeaseView::RELEASED)
             {
                 Arc::make_mut(&mut slot.task)
                     .lease
@@ -298,7 +298,7 @@ impl TaskTable {
             ReleaseReason::Interrupted => task
                 .lease
                 .iter_mut()
-                .for_each(|lease| lease.until = UNIX_EPOCH),
+                .for_each(|lease| lease.until = LeaseView::RELEASED),
         }
         if task.cancel_requested {
             self.end(&lease.task, TaskStep::cancelled());
