@@ -22,6 +22,9 @@ use table::TaskTable;
 
 /// Default maximum number of tasks in a [`MemoryTaskStore`].
 const MEMORY_TASKS_MAX_DEFAULT: usize = 10_000;
+/// Maximum number of tasks of one owner in a [`MemoryTaskStore`] of default capacity: a quarter of
+/// them, because all agents of a node share the store.
+const MEMORY_OWNER_TASKS_MAX_DEFAULT: usize = MEMORY_TASKS_MAX_DEFAULT / 4;
 /// Worker id in leases of the in-memory store. There is one only, as no other process uses the
 /// store.
 const WORKER_ID: &str = "memory#1";
@@ -32,18 +35,26 @@ pub struct MemoryTaskStore {
     changes: watch::Sender<u64>,
 }
 
+/// Creates a store for 10,000 tasks, of which one owner may have a quarter. Beyond that, creating
+/// fails with [`TaskError::TooMany`](super::TaskError::TooMany).
 impl Default for MemoryTaskStore {
     fn default() -> Self {
-        Self::with_capacity(MEMORY_TASKS_MAX_DEFAULT)
+        let mut table = TaskTable::new(MEMORY_TASKS_MAX_DEFAULT);
+        table.owner_tasks_max = Some(MEMORY_OWNER_TASKS_MAX_DEFAULT);
+        Self::of(table)
     }
 }
 
 impl MemoryTaskStore {
-    /// Creates a store for `tasks_max` tasks. Beyond that, creating fails with
+    /// Creates a store for `tasks_max` tasks of any owners. Beyond that, creating fails with
     /// [`JournalError::Full`](crate::JournalError::Full) until ended tasks have expired.
     pub fn with_capacity(tasks_max: usize) -> Self {
+        Self::of(TaskTable::new(tasks_max))
+    }
+
+    fn of(table: TaskTable) -> Self {
         Self {
-            table: Mutex::new(TaskTable::new(tasks_max)),
+            table: Mutex::new(table),
             changes: watch::Sender::new(0),
         }
     }

@@ -56,6 +56,29 @@ fn room() {
     });
 }
 
+/// Goal: one owner can't fill the store that all agents of a node share. Method: a quarter of the
+/// store's tasks in two scopes, one more alone and as one of a batch, and one of another owner.
+#[test]
+fn one_owner_has_a_quarter() {
+    run_with_paused_time(async |_| {
+        const SHARE: usize = 2_500;
+        let tasks: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::default());
+        let nth = |n: usize, owner: &str| NewTask {
+            scope: format!("agent{}", n % 2),
+            owner: TaskOwner::from_text(owner),
+            ..new(&format!("{owner}{n}"))
+        };
+        for n in 0..SHARE {
+            begun(&tasks, nth(n, "ann")).await;
+        }
+        let full = TaskError::TooMany { tasks_max: SHARE };
+        assert_eq!(tasks.create(nth(SHARE, "ann")).await.unwrap_err(), full);
+        let batch = vec![nth(0, "bob"), nth(SHARE, "ann")];
+        assert_eq!(tasks.create_all(batch).await.unwrap_err(), full);
+        begun(&tasks, nth(0, "bob")).await;
+    });
+}
+
 /// Goal: changes to other tasks neither delay a follower nor hide its events. Method: a hundred
 /// other changes, one every millisecond of paused time, before the followed task ends.
 #[test]

@@ -139,7 +139,14 @@ impl TaskTable {
         self.ensure_room(1)?;
         let [of_scope, of_owner] = self.quota_counts(new);
         check_quota(new.scope_tasks_max, of_scope, &mut 0)?;
-        check_quota(new.owner_tasks_max, of_owner, &mut 0)
+        check_quota(new.owner_tasks_max, of_owner, &mut 0)?;
+        check_quota(self.owner_tasks_max, self.owner_count(new), &mut 0)
+    }
+
+    /// Returns the number of stored tasks of the new task's owner in all scopes.
+    fn owner_count(&self, new: &NewTask) -> usize {
+        let owners = self.count_by_owner.values();
+        owners.filter_map(|owners| owners.get(&new.owner)).sum()
     }
 
     /// Checks limits and dependencies of new tasks.
@@ -147,6 +154,7 @@ impl TaskTable {
         self.ensure_room(new.len())?;
         NewTask::check_distinct(new)?;
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
+        let mut of_owner_in_all = HashMap::new();
         for task in new {
             let [there, there_of_owner] = self.quota_counts(task);
             check_quota(
@@ -158,6 +166,11 @@ impl TaskTable {
                 task.owner_tasks_max,
                 there_of_owner,
                 of_owner.entry((&task.scope, &task.owner)).or_insert(0),
+            )?;
+            check_quota(
+                self.owner_tasks_max,
+                self.owner_count(task),
+                of_owner_in_all.entry(&task.owner).or_insert(0),
             )?;
         }
         self.graph(new).check(new)

@@ -16,6 +16,8 @@ type TaskKey = (String, TaskOwner, String);
 /// Table of all tasks with its indexes.
 pub(super) struct TaskTable {
     pub(super) tasks_max: usize,
+    /// Maximum number of stored tasks of one owner, over all scopes.
+    pub(super) owner_tasks_max: Option<usize>,
     pub(super) last: u64,
     /// Current time of the store, which never goes back. The system clock may be set back, but
     /// leases must not run longer.
@@ -36,6 +38,7 @@ impl TaskTable {
     pub(super) fn new(tasks_max: usize) -> Self {
         Self {
             tasks_max,
+            owner_tasks_max: None,
             last: 0,
             now: UNIX_EPOCH,
             numbers: HashMap::new(),
