@@ -9,6 +9,8 @@ mod audit;
 mod check;
 mod demo;
 mod eval;
+#[cfg(target_os = "linux")]
+mod exec_child;
 mod keys;
 mod mail;
 mod mcp;
@@ -112,6 +114,10 @@ enum CliCommand {
     /// Old name of `mail`.
     #[command(subcommand, hide = true)]
     Msg(mail::MailCommand),
+    /// Replace this process by a program that is killed when its parent ends.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    ExecChild(exec_child::ExecChildArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -193,6 +199,10 @@ enum KeysAction {
 
 /// Runs a command and returns its exit code.
 pub fn run(arguments: Arguments) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let CliCommand::ExecChild(arguments) = &arguments.command {
+        return ExitCode::from(exec_child::run(arguments));
+    }
     let log_default = if matches!(
         arguments.command,
         CliCommand::Serve(_) | CliCommand::Stdio(_)
@@ -206,6 +216,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         output::print_error(error);
         return ExitCode::from(EXIT_USAGE);
     }
+    #[cfg(target_os = "linux")]
+    exec_child::install_launcher();
     let done = actix_web::rt::System::new().block_on(dispatch(arguments.command));
     let code = done.unwrap_or_else(|error| {
         output::print_error(&error.message);
@@ -241,6 +253,8 @@ async fn dispatch(command: CliCommand) -> CommandResult {
             print_renamed("msg", "mail");
             mail::run(command).await
         }
+        #[cfg(target_os = "linux")]
+        CliCommand::ExecChild(arguments) => Ok(exec_child::run(&arguments)),
     }
 }
 

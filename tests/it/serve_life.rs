@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::kit::clinics::Served;
 use crate::kit::gateway::{self, MCP, NODE, Session};
-use crate::kit::{Home, example, soon};
+use crate::kit::{Home, example, soon, until};
 
 /// Offset of SQLite's `user_version`: four bytes, big-endian (database file format, section
 /// 1.3.16).
@@ -278,4 +278,59 @@ async fn foreign_states_are_refused() {
         "{}",
         ended.err
     );
+}
+
+/// Goal: no program of an upstream outlives a gateway that is killed, also one that reads no
+/// standard input and ignores SIGTERM. Method: five that only sleep; kill -9.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn children_end_with_a_killed_gateway() {
+    const CHILDREN: usize = 5;
+    const CHILDREN_END: Duration = Duration::from_secs(2);
+    let home = Home::new();
+    let upstreams: String = (0..CHILDREN)
+        .map(|n| {
+            format!(
+                "[[upstream]]\nid = \"s{n}\"\nera = \"legacy\"\nstart = \"boot\"\n\
+                 command = [\"sh\", \"-c\", \"trap '' TERM; exec sleep 1000\"]\n"
+            )
+        })
+        .collect();
+    let (running, _) = gateway::started(&home, &format!("{NODE}{upstreams}{MCP}")).await;
+    until("all children", || home.processes().len() == CHILDREN + 1).await;
+    running.signal("KILL").await;
+    assert_eq!(running.finished().await.code, None);
+    let began = Instant::now();
+    until("the end of all processes", || home.processes().is_empty()).await;
+    assert!(began.elapsed() < CHILDREN_END, "{:?}", began.elapsed());
+}
+
+/// Goal: a program that is started by `exec-child` replaces it, isn't run for a parent that has
+/// ended, and if it can't be started the exit code and the message say so. Method: this process and
+/// another as the parent; a missing program.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn exec_child_replaces_itself() {
+    let home = Home::new();
+    let this = std::process::id().to_string();
+    let run = async |parent: &str, words: &[&str]| {
+        home.run(&[&["exec-child", parent, "--"], words].concat())
+            .await
+    };
+    let told = run(
+        &this,
+        &["sh", "-c", "echo $1 --log; exit 7", "sh", "--help"],
+    )
+    .await;
+    told.printing(7, "--help --log\n");
+    run("1", &["touch", "made"])
+        .await
+        .with(127, "failed to start touch: its parent has ended");
+    assert!(!home.path("made").exists());
+    run(&this, &["/nowhere/server"]).await.with(
+        127,
+        "failed to start /nowhere/server: No such file or directory",
+    );
+    let missing = home.run(&["mcp", "list", "/nowhere/server"]).await;
+    missing.with(4, "can't be started: No such file or directory");
 }

@@ -12,6 +12,7 @@ mod agent;
 mod agent_cell;
 mod audit;
 mod call;
+pub mod child_process;
 mod handle;
 pub mod inbound_policy;
 mod journal;

@@ -13,7 +13,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use callboard_message::{Failure, Principal, PrincipalKind, ToolResult};
-use callboard_runtime::Context;
+use callboard_runtime::{Context, child_process};
 use futures::future::{Either, join3, select};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -397,8 +397,8 @@ async fn spawn_and_wait(
     } else {
         Stdio::null()
     };
-    let mut child = tokio::process::Command::new(&command.program)
-        .args(&command.arguments)
+    let mut program = child_process::command(&command.program, &command.arguments);
+    program
         .env_clear()
         .env("PATH", COMMAND_PATH)
         .env("LANG", lang)
@@ -407,8 +407,8 @@ async fn spawn_and_wait(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
-        .kill_on_drop(true)
-        .spawn()?;
+        .kill_on_drop(true);
+    let mut child = child_process::start(program).await?;
     let group = ProcessGroup(
         child
             .id()

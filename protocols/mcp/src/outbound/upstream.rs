@@ -754,7 +754,7 @@ impl SessionFactory {
                 websocket::open(url, &options, notifications.clone()).await?
             }
             ServerEndpoint::Child(command) => {
-                child::spawn_child(command, &options, notifications.clone())?
+                child::spawn_child(command, &options, notifications.clone()).await?
             }
         };
         Ok(ServerConnection {

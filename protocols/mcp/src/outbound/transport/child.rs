@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_rpc::{DecodedLine, LineDecoder, ReadPacer, encode_line};
+use callboard_runtime::child_process;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::Transport;
@@ -30,8 +31,9 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Starts the MCP server `command` and returns a transport over its standard input and output. When
-/// the transport is closed, the child and all processes of its process group are ended.
-pub(crate) fn spawn_child(
+/// the transport is closed, the child and all processes of its process group are ended. The child
+/// ends with this process if there is a launcher ([`child_process`]).
+pub(crate) async fn spawn_child(
     command: &ChildCommand,
     options: &McpClientOptions,
     notifications: Arc<NotificationHandler>,
@@ -40,9 +42,8 @@ pub(crate) fn spawn_child(
         .env_passthrough
         .iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)));
-    let mut start = Command::new(&command.program);
+    let mut start = child_process::command(&command.program, &command.arguments);
     start
-        .args(&command.arguments)
         .env_clear()
         .envs(inherited)
         .envs(
@@ -61,7 +62,7 @@ pub(crate) fn spawn_child(
     if let Some(directory) = &command.working_directory {
         start.current_dir(directory);
     }
-    let mut child = start.spawn().map_err(|error| {
+    let mut child = child_process::start(start).await.map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
         TransportError::Unreachable(format!("the server's program can't be started: {error}; check `command`").into())
     })?;

@@ -1,0 +1,181 @@
+//! Child processes that end with this process, however it ends.
+//!
+//! On Linux a process can ask for a signal at the death of its parent. Only a program of the host
+//! can do so in the child: the *launcher*, which then replaces itself by the wanted program. The
+//! signal follows the thread that started the child, so one thread that lives as long as the
+//! process starts them all. Without a launcher, children are started directly and notice the end of
+//! this process by their standard input only.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+/// Exit status of a launcher that couldn't start the program, as that of a shell.
+pub const LAUNCH_FAILED_STATUS: u8 = 127;
+/// Maximum number of children that wait to be started. Further ones wait for room. Fixed.
+const STARTS_QUEUED_MAX: usize = 64;
+/// Bits of a file's mode of which an executable file has at least one.
+const EXECUTABLE_MODE: u32 = 0o111;
+
+static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
+
+struct Launcher {
+    words: Vec<OsString>,
+    starts: mpsc::Sender<ChildStart>,
+}
+
+/// A child to be started, for the thread that starts them.
+struct ChildStart {
+    command: Command,
+    /// Runtime that reads the child's output and awaits its end.
+    runtime: Handle,
+    started: oneshot::Sender<io::Result<Child>>,
+}
+
+/// Makes a launcher start all children of this process from now on. It is called as `WORDS PID --
+/// PROGRAM ARGUMENT…`: it has to end if its parent isn't the process `PID`, and to exit with
+/// [`LAUNCH_FAILED_STATUS`] if it can't replace itself by the program. Only the first call in a
+/// process has an effect.
+///
+/// # Errors
+/// If the thread that starts the children can't be started.
+pub fn install_launcher(words: impl IntoIterator<Item = impl Into<OsString>>) -> io::Result<()> {
+    let (starts, mut requests) = mpsc::channel::<ChildStart>(STARTS_QUEUED_MAX);
+    std::thread::Builder::new()
+        .name("children".to_owned())
+        .spawn(move || {
+            // The sender is in a static, so this never ends.
+            while let Some(ChildStart {
+                mut command,
+                runtime,
+                started,
+            }) = requests.blocking_recv()
+            {
+                // A panic would end the thread, and with it all children.
+                let child = catch_unwind(AssertUnwindSafe(|| {
+                    let _runtime = runtime.enter();
+                    command.spawn()
+                }));
+                let child = child.unwrap_or_else(|_| Err(io::Error::other("the start panicked")));
+                // Without a receiver, the child is killed as the command says.
+                let _ = started.send(child);
+            }
+        })?;
+    let words = words.into_iter().map(Into::into).collect();
+    let _ = LAUNCHER.set(Launcher { words, starts });
+    Ok(())
+}
+
+/// Returns a command for [`start`] that runs `program` with `arguments`, by the launcher if there
+/// is one. Everything else is set as for the program itself.
+pub fn command<A: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    arguments: impl IntoIterator<Item = A>,
+) -> Command {
+    let words = LAUNCHER.get().and_then(|all| all.words.split_first());
+    let mut command = match words {
+        Some((launcher, words)) => {
+            let mut command = Command::new(launcher);
+            command
+                .args(words)
+                .arg(std::process::id().to_string())
+                .arg("--")
+                .arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.args(arguments);
+    command
+}
+
+/// Starts a command of [`command()`]. It must be called within a tokio runtime.
+///
+/// # Errors
+/// If the program doesn't exist, isn't executable, or can't be started.
+pub async fn start(mut command: Command) -> io::Result<Child> {
+    let Some(launcher) = LAUNCHER.get() else {
+        return command.spawn();
+    };
+    // The words after the launcher itself, then the process id and `--`.
+    let program = command.as_std().get_args().nth(launcher.words.len() + 1);
+    if let Some(program) = program {
+        check_program(command.as_std(), program)?;
+    }
+    let (started, child) = oneshot::channel();
+    let start = ChildStart {
+        command,
+        runtime: Handle::current(),
+        started,
+    };
+    let ended = || io::Error::other("the thread that starts child processes has ended");
+    launcher.starts.send(start).await.map_err(|_| ended())?;
+    child.await.map_err(|_| ended())?
+}
+
+/// Fails as the direct start of a program fails that doesn't exist or isn't executable. The
+/// launcher could only say so on standard error.
+fn check_program(command: &std::process::Command, program: &OsStr) -> io::Result<()> {
+    let directory = command.get_current_dir().unwrap_or(Path::new(""));
+    if program.as_bytes().contains(&b'/') {
+        return check_executable(&directory.join(program));
+    }
+    let path = command.get_envs().find(|(name, _)| *name == "PATH");
+    let Some(path) = path.and_then(|(_, path)| path) else {
+        return Ok(());
+    };
+    let mut found = Err(io::ErrorKind::NotFound.into());
+    for folder in std::env::split_paths(path) {
+        found = check_executable(&directory.join(folder).join(program));
+        if found.is_ok() {
+            break;
+        }
+    }
+    found
+}
+
+fn check_executable(program: &Path) -> io::Result<()> {
+    let is_executable = program.metadata()?.permissions().mode() & EXECUTABLE_MODE != 0;
+    match is_executable {
+        true => Ok(()),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a program that can't be started is refused with the system's own words before a
+    /// launcher runs. Method: missing ones with and without a path, a file that isn't executable,
+    /// and one that is found.
+    #[test]
+    fn missing_programs_are_refused() {
+        let check = |program: &str, path: Option<&str>| {
+            let mut command = std::process::Command::new("launcher");
+            command.env_clear();
+            if let Some(path) = path {
+                command.env("PATH", path);
+            }
+            check_program(&command, OsStr::new(program)).map_err(|error| error.to_string())
+        };
+        let missing = Err("No such file or directory (os error 2)".to_owned());
+        assert_eq!(check("/no/such/program", None), missing);
+        assert_eq!(check("nosuch", Some("/bin:/no/such")), missing);
+        assert_eq!(
+            check("/proc/self/status", None),
+            Err("permission denied".to_owned())
+        );
+        assert_eq!(check("sh", Some("/no/such:/bin:/usr/bin")), Ok(()));
+        // The system has a default path.
+        assert_eq!(check("sh", None), Ok(()));
+    }
+}
