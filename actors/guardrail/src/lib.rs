@@ -7,6 +7,7 @@
 //! model. Text that can't be screened is blocked.
 
 mod custom;
+mod long_texts;
 mod normalize;
 mod rules;
 mod screen;
@@ -14,6 +15,7 @@ mod screen;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_message::capabilities::{
@@ -23,12 +25,14 @@ use callboard_message::capabilities::{
 use callboard_message::text::is_one_of;
 use callboard_message::{Failure, FailureKind, Message};
 use callboard_runtime::{
-    Agent, AgentProfile, AgentRef, Context, ExchangePart, Handlers, Policy, PolicyRequest,
-    SyncHandler,
+    Agent, AgentProfile, AgentRef, CallContext, ConcurrentHandler, Context, ExchangePart, Handlers,
+    Policy, PolicyRequest,
 };
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+use long_texts::LongTextQueue;
 
 pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULE_WEIGHT_MAX, CUSTOM_RULES_MAX, CustomRule};
 pub use normalize::SCREEN_BYTES_MAX;
@@ -49,14 +53,27 @@ pub struct RuleError {
     pub why: String,
 }
 
-/// Guardrail agent. It handles [`Screen`].
+/// Maximum bytes of a text that is screened at once on the guardrail's own thread. A longer one
+/// takes its turn on another thread, so that it doesn't delay short ones. Fixed.
+const SHORT_TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Maximum number of texts that a guardrail has in hand: those that wait for their turn, those that
+/// are screened, and those whose callers have just gone. Fixed.
+const SCREENS_IN_FLIGHT_MAX: u32 = 256;
+
+/// Guardrail agent. It handles [`Screen`]: short texts at once, long ones in turn.
 #[derive(derive_more::Debug)]
+#[debug("Guardrail")]
 pub struct Guardrail {
+    screening: Arc<Screening>,
+    long_texts: Arc<LongTextQueue>,
+}
+
+/// Rules of a guardrail and its counters.
+struct Screening {
     /// Rules of the guardrail. `None` if a rule can't be used; then every text is blocked.
-    #[debug(skip)]
     rules: Option<Arc<RuleSet>>,
-    screened: u64,
-    blocked: u64,
+    screened: AtomicU64,
+    blocked: AtomicU64,
 }
 
 impl Guardrail {
@@ -67,9 +84,12 @@ impl Guardrail {
             callboard_message::log::error!(%error, "the guardrail blocks every text until this rule is corrected");
         });
         Self {
-            rules: rules.ok(),
-            screened: 0,
-            blocked: 0,
+            screening: Arc::new(Screening {
+                rules: rules.ok(),
+                screened: AtomicU64::new(0),
+                blocked: AtomicU64::new(0),
+            }),
+            long_texts: LongTextQueue::for_this_machine(),
         }
     }
 }
@@ -83,29 +103,67 @@ impl Default for Guardrail {
 
 impl Agent for Guardrail {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Screen>();
+        on.concurrent::<Screen>(SCREENS_IN_FLIGHT_MAX);
     }
 
-    /// Disables inline execution, because screening may take long and must not run on the caller's
-    /// thread.
+    /// Disables inline execution, because screening must not run on the caller's thread. Screenings
+    /// may be cancelled at any time, because they leave nothing half done.
     fn profile() -> AgentProfile {
-        AgentProfile::default().without_inline()
+        AgentProfile::default().without_inline().cancel_safe()
     }
 
     fn observe(&self) -> Value {
-        json!({"screened": self.screened, "blocked": self.blocked})
+        let Screening {
+            screened, blocked, ..
+        } = &*self.screening;
+        json!({"screened": screened.load(Relaxed), "blocked": blocked.load(Relaxed)})
     }
 }
 
-impl SyncHandler<Screen> for Guardrail {
-    fn handle(&mut self, message: Screen, _cx: &mut Context) -> ScreenResult {
-        let screening = match &self.rules {
+impl ConcurrentHandler<Screen> for Guardrail {
+    fn handle(
+        &mut self,
+        message: Screen,
+        cx: Context,
+    ) -> impl Future<Output = ScreenResult> + Send + 'static {
+        let (screening, long_texts) = (self.screening.clone(), self.long_texts.clone());
+        async move {
+            let bytes = message.text.len();
+            // A text over the limit is blocked without screening.
+            if bytes <= SHORT_TEXT_BYTES_MAX || bytes > SCREEN_BYTES_MAX {
+                return screening.screen(&message);
+            }
+            let place = tokio::select! {
+                place = long_texts.acquire(cx.principal()) => place,
+                () = cx.cancelled() => return ScreenResult::blocked_by(GUARD_UNAVAILABLE_RULE),
+            };
+            let Some(place) = place else {
+                callboard_message::log::warn!(
+                    principal = cx.principal().id,
+                    "too many long texts wait for the guardrail, so one was blocked"
+                );
+                return ScreenResult::blocked_by(GUARD_BUSY_RULE);
+            };
+            let screened = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                screening.screen(&message)
+            });
+            screened
+                .await
+                .unwrap_or_else(|_| ScreenResult::blocked_by(GUARD_UNAVAILABLE_RULE))
+        }
+    }
+}
+
+impl Screening {
+    fn screen(&self, message: &Screen) -> ScreenResult {
+        let result = match &self.rules {
             Some(rules) => rules.screen(&message.text, message.origin),
             None => ScreenResult::blocked_by(NO_RULES_ID),
         };
-        self.screened += 1;
-        self.blocked += u64::from(screening.blocked);
-        screening
+        self.screened.fetch_add(1, Relaxed);
+        self.blocked.fetch_add(u64::from(result.blocked), Relaxed);
+        result
     }
 }
 
@@ -116,6 +174,8 @@ pub const GUARD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 pub const GUARD_REASON: &str = "guardrail";
 /// Rule id in the data of a failure because the guardrail timed out, ended or crashed.
 pub const GUARD_UNAVAILABLE_RULE: &str = "guard.absent";
+/// Rule id of a long text that was blocked because too many others waited for the guardrail.
+pub const GUARD_BUSY_RULE: &str = "guard.busy";
 /// Rule id in the data of a failure because a message isn't valid JSON.
 pub const GUARD_UNREADABLE_RULE: &str = "guard.unreadable";
 
@@ -150,33 +210,44 @@ impl GuardrailPolicy {
     /// never with text. Also if the message isn't valid JSON, or the guardrail crashed, timed out
     /// or ended.
     pub async fn check(&self, message: &RawValue, origin: TextOrigin) -> Result<(), Failure> {
+        self.check_message(message, origin, None).await
+    }
+
+    /// Screens a message, or a part of the exchange that `of` began.
+    async fn check_message(
+        &self,
+        message: &RawValue,
+        origin: TextOrigin,
+        of: Option<PolicyRequest<'_>>,
+    ) -> Result<(), Failure> {
         let Some(text) = collect_texts(message) else {
             return Err(blocked_failure([GUARD_UNREADABLE_RULE]));
         };
         if text.is_empty() {
             return Ok(());
         }
-        match self
-            .agent
-            .ask(Screen { text, origin })
-            .within(self.timeout)
-            .await
-        {
+        // Principals take turns with long texts.
+        let call = of.filter(|_| text.len() > SHORT_TEXT_BYTES_MAX);
+        let call = call.map(|of| Arc::new(CallContext::new(Arc::new(of.principal.clone()))));
+        let screened = self.agent.ask(Screen { text, origin });
+        let by = || of.map(|of| of.call.to_string());
+        match screened.within_call(call).within(self.timeout).await {
             Ok(ScreenResult { blocked: false, .. }) => Ok(()),
             Ok(ScreenResult { rules, .. }) => {
-                callboard_message::log::info!(?rules, "guardrail stopped a message");
+                callboard_message::log::info!(call = by(), ?rules, "guardrail stopped a message");
                 Err(blocked_failure(rules))
             }
             Err(why) => {
-                callboard_message::log::error!(%why, "the guardrail couldn't screen a message, so the message was blocked");
+                callboard_message::log::error!(call = by(), %why, "the guardrail couldn't screen a message, so the message was blocked");
                 Err(blocked_failure([GUARD_UNAVAILABLE_RULE]))
             }
         }
     }
 }
 
-/// Creates the failure for the sender. Its message doesn't name the rule, which would help to evade
-/// it.
+/// Creates the failure of a blocked message. Its message doesn't name the rule, which would help to
+/// evade it. A sender other than the local operator doesn't get the rule ids in its data either
+/// ([`inbound_policy`](callboard_runtime::inbound_policy)).
 fn blocked_failure(rules: impl Into<Value>) -> Failure {
     let blocked = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
     blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
@@ -200,7 +271,7 @@ pub fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
 
 impl Policy for GuardrailPolicy {
     fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.check(crossing.payload, TextOrigin::User))
+        Box::pin(self.check_message(crossing.payload, TextOrigin::User, Some(crossing)))
     }
 
     fn checks_parts(&self) -> bool {
@@ -212,7 +283,8 @@ impl Policy for GuardrailPolicy {
         part: ExchangePart,
         crossing: PolicyRequest<'a>,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.check(crossing.payload, part_origin(part, crossing.message)))
+        let origin = part_origin(part, crossing.message);
+        Box::pin(self.check_message(crossing.payload, origin, Some(crossing)))
     }
 }
 

@@ -1,5 +1,7 @@
 use callboard_message::{CallId, Principal, RawObject};
 use callboard_runtime::{Direction, System};
+use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -274,6 +276,34 @@ async fn failure_is_mute() {
         (FailureKind::Blocked, "Request blocked by guardrails")
     );
     assert_eq!(passed("hello").await, Ok(()));
+}
+
+/// Goal: a short text doesn't wait for long ones. Method: several long ones, then a short one; it
+/// is answered before they all are.
+#[tokio::test]
+async fn long_texts_delay_no_short_one() {
+    const LONG: usize = 8;
+    let system = System::start(1).unwrap();
+    let guard = system.spawn_with(Guardrail::default);
+    let screen = |text: &str| {
+        guard.ask(Screen {
+            text: text.to_owned(),
+            origin: TextOrigin::User,
+        })
+    };
+    let text = "The patient was seen and felt well. ".repeat(4_000);
+    let mut long: FuturesUnordered<_> = (0..LONG).map(|_| screen(&text)).collect();
+    assert!(long.next().now_or_never().is_none(), "they are sent");
+    assert!(!screen("hello").await.unwrap().blocked);
+    let mut answered = 0;
+    while let Some(Some(_)) = long.next().now_or_never() {
+        answered += 1;
+    }
+    assert!(answered < LONG);
+    while let Some(result) = long.next().await {
+        assert!(!result.unwrap().blocked);
+    }
+    system.shutdown(Duration::from_secs(5)).await;
 }
 
 proptest::proptest! {
