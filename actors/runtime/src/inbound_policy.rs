@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
-use callboard_message::{Failure, RawMessage, RawReply};
+use callboard_message::{
+    CallId, Failure, FailureKind, Principal, PrincipalKind, RawMessage, RawReply,
+};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access_log::AccessEntry;
 use crate::call::CallContext;
 use crate::handle::AgentRef;
-use crate::policy::{Direction, PolicyRequest};
+use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
 
 /// Checks with the system's policies whether an inbound message may be delivered to `agent`.
 /// Policies know the agent as `name`.
 ///
 /// # Errors
-/// The policy's failure, or `Rejected` if the call has used up its hops.
+/// The policy's failure, or `Rejected` if the call has used up its hops. Only the local operator
+/// gets the ids of the rules that blocked a message; others get the id of the call as a reference.
 pub async fn admit(
     agent: &AgentRef,
     name: &str,
@@ -28,11 +32,11 @@ pub async fn admit(
             call.hops_max
         )));
     }
-    let (direction, principal, call) = (Direction::Inbound, &*call.principal, call.id);
+    let (direction, principal) = (Direction::Inbound, &*call.principal);
     let request = PolicyRequest {
         direction,
         principal,
-        call,
+        call: call.id,
         agent: name,
         message,
         payload,
@@ -43,7 +47,7 @@ pub async fn admit(
     {
         entry.finish(principal, &checked);
     }
-    checked
+    checked.map_err(|failure| withhold_rules(failure, principal, call.id))
 }
 
 /// Sends `sent` to `agent`, which policies know as `name`, and returns the reply if the policies
@@ -52,7 +56,7 @@ pub async fn admit(
 /// call.
 ///
 /// # Errors
-/// The agent's failure, or the policy's.
+/// The agent's failure, or the policy's, as for [`admit`].
 pub async fn ask(
     agent: &AgentRef,
     name: &str,
@@ -86,5 +90,22 @@ pub async fn ask(
     if let Some(entry) = entry {
         entry.finish(&principal, &reply);
     }
-    reply
+    reply.map_err(|failure| withhold_rules(failure, &principal, id))
+}
+
+/// Member of a block's data that stands for the rule ids: the id of the call in log and audit.
+const REFERENCE_MEMBER: &str = "reference";
+
+/// Removes the rule ids from the block of a policy, which would help its sender to evade the rules.
+/// A reference takes their place, by which the operator finds them. The local operator gets them.
+fn withhold_rules(mut failure: Failure, sender: &Principal, call: CallId) -> Failure {
+    let is_block = failure.kind == FailureKind::Blocked && has_reason(&failure);
+    if is_block
+        && sender.kind != PrincipalKind::LocalOperator
+        && let Some(Value::Object(data)) = &mut failure.data
+        && data.remove(RULES_MEMBER).is_some()
+    {
+        data.insert(REFERENCE_MEMBER.to_owned(), call.to_string().into());
+    }
+    failure
 }

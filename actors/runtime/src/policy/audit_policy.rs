@@ -5,7 +5,9 @@ use std::sync::Arc;
 use callboard_message::{DataClass, ElicitationAction, ElicitationAnswer, Failure, RawObject};
 use futures::future::BoxFuture;
 
-use super::{Direction, ExchangePart, Policy, PolicyFuture, PolicyRequest};
+use super::{
+    Direction, ExchangePart, Policy, PolicyFuture, PolicyRequest, RULES_MEMBER, has_reason,
+};
 use crate::audit::AuditEntry;
 use crate::store::AuditLog;
 
@@ -116,6 +118,10 @@ impl Policy for AuditPolicy {
                 .entry("denied", request)
                 .with_outcome(failure.kind.to_string());
             let entry = entry.with_detail("part", event_name(part));
+            let entry = match blocking_rules(failure) {
+                Some(rules) => entry.with_detail("rules", rules),
+                None => entry,
+            };
             // The rejection stands in any case; a failing audit store is reported in the log.
             let _ = self.log.record(entry).await;
         })
@@ -130,6 +136,13 @@ fn event_name(part: Option<ExchangePart>) -> &'static str {
         Some(ExchangePart::Question) => "question",
         Some(ExchangePart::Answer) => "answer",
     }
+}
+
+/// Returns the ids of the rules that blocked a message; `None` if the failure names none.
+fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
+    let data = failure.data.as_ref().filter(|_| has_reason(failure))?;
+    let rules = data.get(RULES_MEMBER)?.as_array()?.iter();
+    rules.map(|rule| Some(rule.as_str()?.to_owned())).collect()
 }
 
 /// Returns true for an elicitation answer by which the user accepts.
@@ -149,9 +162,10 @@ mod tests {
     use serde_json::value::{RawValue, to_raw_value};
 
     use callboard_message::FailureKind;
+    use serde_json::json;
 
     use super::*;
-    use crate::audit::MemoryAuditStore;
+    use crate::audit::{AuditValue, MemoryAuditStore};
     use crate::policy::PolicyChain;
 
     /// Rejects messages and parts with this name.
@@ -162,7 +176,8 @@ mod tests {
             let refused = request.message == self.0;
             Box::pin(async move {
                 if refused {
-                    Err(Failure::denied("no"))
+                    let why = json!({ "reason": "test", "rules": ["test.rule"] });
+                    Err(Failure::denied("no").with_data(why))
                 } else {
                     Ok(())
                 }
@@ -288,6 +303,8 @@ mod tests {
             entries[2].outcome.as_deref(),
             Some(FailureKind::Denied.to_string().as_str())
         );
+        let rules = AuditValue::from(vec!["test.rule".to_owned()]);
+        assert_eq!(entries[2].details.get("rules"), Some(&rules));
     }
 
     /// Goal: with decisions only, permitted messages leave no entry. Method: the same messages.

@@ -279,7 +279,11 @@ impl ItemList {
     }
 }
 
-fn has_reason(failure: &Failure) -> bool {
+/// Member of a block's data with the ids of the rules that blocked the message.
+pub(crate) const RULES_MEMBER: &str = "rules";
+
+/// Returns true if the failure has a reason in its data, as a policy's own rejection has.
+pub(crate) fn has_reason(failure: &Failure) -> bool {
     failure
         .data
         .as_ref()

@@ -11,8 +11,8 @@ use callboard_message::capabilities::{
     CreateMessage, DescribeAgent, DescribeAgentResult, MISSING_META_KEY,
 };
 use callboard_message::{
-    Answer, Elicitation, ElicitationAnswer, Failure, FailureKind, RawObject, SamplingAnswer,
-    SamplingRequest,
+    Answer, Elicitation, ElicitationAnswer, Failure, FailureKind, Principal, PrincipalKind,
+    RawObject, SamplingAnswer, SamplingRequest,
 };
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Direction, ExchangePart, Handlers,
@@ -289,11 +289,15 @@ struct Pipe {
 
 impl Pipe {
     async fn to(agent: impl Agent, capabilities: Value) -> Self {
+        Self::with(agent, capabilities, StdioOptions::default()).await
+    }
+
+    async fn with(agent: impl Agent, capabilities: Value, options: StdioOptions) -> Self {
         let system = System::start(1).unwrap();
         let agent = system.spawn(agent);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(theirs);
-        tokio::spawn(serve_stdio(agent, StdioOptions::default(), input, output));
+        tokio::spawn(serve_stdio(agent, options, input, output));
         let (output, input) = tokio::io::split(ours);
         let mut pipe = Self {
             input,
@@ -405,6 +409,33 @@ async fn refusals_on_the_wire() {
         -32601
     );
     unknown.end().await;
+    pipe.end().await;
+}
+
+/// Goal: only the local operator learns which rules blocked a message; others get a reference to
+/// the log. Method: the same block for a peer with a key.
+#[tokio::test]
+async fn rules_are_for_the_operator() {
+    let options = StdioOptions {
+        principal: Principal {
+            kind: PrincipalKind::ApiKey,
+            ..Principal::agent("robot")
+        },
+        ..StdioOptions::default()
+    };
+    let mut pipe = Pipe::with(Talker, json!({}), options).await;
+    let arguments = json!({ "name": "talk", "arguments": { "text": "block" } });
+    let error = pipe.ask("tools/call", arguments).await["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["message"], &error["data"]["reason"]),
+        (
+            &json!(1_001),
+            &json!("Request blocked by guardrails"),
+            &json!("guardrail")
+        )
+    );
+    assert_eq!(error["data"].get("rules"), None);
+    assert!(error["data"]["reference"].is_string(), "{error}");
     pipe.end().await;
 }
 
