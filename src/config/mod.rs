@@ -206,6 +206,11 @@ impl Topology {
             .filter_map(|agent| agent.downcast())
     }
 
+    /// Returns whether there is an upstream or a remote A2A agent.
+    pub(crate) fn has_remote_agents(&self) -> bool {
+        self.agents_and_upstreams().any(is_remote)
+    }
+
     /// Returns the agent of kind `K` with this id.
     pub(crate) fn agent_of_kind<K: AgentDeclaration>(&self, id: &str) -> Option<&K> {
         self.agents_of_kind().find(|agent: &&K| agent.id() == id)
@@ -641,6 +646,12 @@ impl<'a> DeclaredNames<'a> {
             .filter_map(|(agent, _)| agent.downcast())
     }
 
+    /// Returns whether there is an upstream or a remote A2A agent.
+    fn has_remote_agents(&self) -> bool {
+        let mut agents = self.sections.agents();
+        agents.any(|(agent, _)| is_remote(agent))
+    }
+
     fn has_clinics(&self) -> bool {
         !self.sections.clinics.is_empty()
     }
@@ -734,6 +745,11 @@ fn require_table(
     }
     problems.error(Some(tree.span), format!("{what} must be a table"));
     None
+}
+
+fn is_remote(agent: &dyn AgentDeclaration) -> bool {
+    let is_upstream = agent.downcast::<UpstreamDeclaration>().is_some();
+    is_upstream || agent.downcast::<A2aAgentDeclaration>().is_some()
 }
 
 fn list_items(

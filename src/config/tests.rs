@@ -315,18 +315,24 @@ fn names_lead_somewhere() {
 }
 
 /// Goal: guard rules that apply nowhere are reported. Method: the same rules, with each guard and
-/// without one.
+/// without one; beside an upstream, whose descriptions are screened or not.
 #[test]
 fn guard_rules_without_a_guard() {
     let rules = "guard_rules = [{ id = \"site.x\", phrases = [\"x\"] }]\n";
     let agent = |guard: bool| {
         format!("[[agent]]\nkind = \"orchestrator\"\nid = \"desk\"\nguard = {guard}\n")
     };
+    let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n";
     for (text, warned) in [
         (format!("{NODE}[policy]\n{rules}"), true),
         (format!("{NODE}[policy]\nguard = true\n{rules}"), false),
         (format!("{NODE}[policy]\n{rules}{}", agent(false)), true),
         (format!("{NODE}[policy]\n{rules}{}", agent(true)), false),
+        (format!("{NODE}[policy]\n{rules}{upstream}"), false),
+        (
+            format!("{NODE}[policy]\nguard_descriptions = false\n{rules}{upstream}"),
+            true,
+        ),
     ] {
         let told = told(&text, false);
         assert_eq!(

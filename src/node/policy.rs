@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard_gateway::question_router::{QuestionRouterError, StrategyQuestionRouter};
-use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy};
+use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy, RuleSet};
 use callboard_message::{DataClass, Failure};
 use callboard_rpc::AuthFailures;
 use callboard_runtime::{
@@ -15,6 +16,10 @@ use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
 use crate::config::{AuditScope, PolicyDeclaration, StoreDeclaration, Topology};
+
+/// Time limit of the guardrail for the descriptions of a remote agent. They aren't shown before, nor
+/// if it is over.
+const DESCRIPTIONS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Policies of a topology in a system's policy chain.
 pub(super) struct NodePolicies {
@@ -69,7 +74,10 @@ impl NodePolicies {
         self.limits.set_policies(&self.system, limits);
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
         let mut old = None;
-        if declared.guard {
+        let describes = declared.guard_descriptions && topology.has_remote_agents();
+        if declared.guard || describes {
+            // The first screening must not wait for the rules.
+            drop(RuleSet::built_in());
             let rules = &declared.guard_rules;
             old = self.guardrail.take_if(|(_, of)| of != rules);
             let (guardrail, _) = self.guardrail.get_or_insert_with(|| {
@@ -81,7 +89,13 @@ impl NodePolicies {
                     .spawn();
                 (agent, rules.clone())
             });
-            guard.push(Box::new(GuardrailPolicy::new(guardrail.clone())));
+            let policy = GuardrailPolicy::new(guardrail.clone());
+            guard.push(Box::new(match declared.guard {
+                true => policy,
+                false => policy
+                    .descriptions_only()
+                    .with_timeout(DESCRIPTIONS_TIMEOUT),
+            }));
         }
         self.guard.set_policies(&self.system, guard);
         old.map(|(agent, _)| agent)

@@ -25,8 +25,8 @@ use callboard_message::capabilities::{
 use callboard_message::text::is_one_of;
 use callboard_message::{Failure, FailureKind, Message};
 use callboard_runtime::{
-    Agent, AgentProfile, AgentRef, CallContext, ConcurrentHandler, Context, ExchangePart, Handlers,
-    Policy, PolicyRequest,
+    Agent, AgentProfile, AgentRef, CallContext, ConcurrentHandler, Context, Direction,
+    ExchangePart, Handlers, Policy, PolicyRequest,
 };
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -185,6 +185,7 @@ pub const GUARD_UNREADABLE_RULE: &str = "guard.unreadable";
 pub struct GuardrailPolicy {
     agent: AgentRef,
     timeout: Duration,
+    descriptions_only: bool,
 }
 
 impl GuardrailPolicy {
@@ -194,6 +195,7 @@ impl GuardrailPolicy {
         Self {
             agent,
             timeout: GUARD_TIMEOUT_DEFAULT,
+            descriptions_only: false,
         }
     }
 
@@ -201,6 +203,15 @@ impl GuardrailPolicy {
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.timeout = limit;
         self
+    }
+
+    /// Restricts the policy to how remote agents describe themselves and their tools, prompts and
+    /// resources.
+    pub fn descriptions_only(self) -> Self {
+        Self {
+            descriptions_only: true,
+            ..self
+        }
     }
 
     /// Screens a message: all of its texts joined into one. A message without text passes.
@@ -271,6 +282,9 @@ pub fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
 
 impl Policy for GuardrailPolicy {
     fn check<'a>(&'a self, crossing: PolicyRequest<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        if self.descriptions_only {
+            return Box::pin(std::future::ready(Ok(())));
+        }
         Box::pin(self.check_message(crossing.payload, TextOrigin::User, Some(crossing)))
     }
 
@@ -284,6 +298,11 @@ impl Policy for GuardrailPolicy {
         crossing: PolicyRequest<'a>,
     ) -> BoxFuture<'a, Result<(), Failure>> {
         let origin = part_origin(part, crossing.message);
+        let describes = origin == TextOrigin::Description;
+        let is_remote = crossing.direction == Direction::Outbound;
+        if self.descriptions_only && !(describes && is_remote) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
         Box::pin(self.check_message(crossing.payload, origin, Some(crossing)))
     }
 }

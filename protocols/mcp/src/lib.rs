@@ -3,6 +3,7 @@
 
 pub mod bare;
 pub mod bridge;
+mod change_damper;
 pub mod inbound;
 pub mod outbound;
 pub mod wire;

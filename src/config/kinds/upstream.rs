@@ -122,6 +122,8 @@ pub struct UpstreamDeclaration {
     /// Filter and renaming of its tools.
     #[serde(default)]
     pub tools: ToolFilter,
+    /// Whether the arguments of a call must fit the tool's input schema. Default: true.
+    pub check_arguments: Option<bool>,
     /// Time in seconds for which a tool's results are cached, by tool name or pattern.
     #[serde(default)]
     pub cache: BTreeMap<String, u64>,
@@ -317,6 +319,9 @@ impl UpstreamDeclaration {
                     .map(|(tool, s)| (tool.clone(), Duration::from_secs(*s)))
                     .collect(),
                 cache_shared: self.cache_shared.clone(),
+                checks_arguments: self
+                    .check_arguments
+                    .unwrap_or(default.tools.checks_arguments),
                 ..default.tools
             },
             idle_timeout: self

@@ -12,11 +12,14 @@ use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, OrchestratorDeclaration};
 
 /// Policies for all messages that cross a boundary (`[policy]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyDeclaration {
     /// Whether the guardrail screens messages at boundaries.
     pub guard: bool,
+    /// Whether the guardrail screens how upstreams and remote agents describe themselves and their
+    /// tools, prompts and resources, although `guard` is false. Default: true.
+    pub guard_descriptions: bool,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
     /// Maximum number of requests per second of one principal at the listeners; `None` for no
@@ -25,6 +28,18 @@ pub struct PolicyDeclaration {
     /// Maximum number of calls per second of one principal, by tool name, `agent.tool` or pattern
     /// (`*`, `?`). Other tools have no limit.
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
+}
+
+impl Default for PolicyDeclaration {
+    fn default() -> Self {
+        Self {
+            guard: false,
+            guard_descriptions: true,
+            guard_rules: Vec::new(),
+            per_client_per_second: None,
+            per_tool_per_second: BTreeMap::new(),
+        }
+    }
 }
 
 impl SectionDeclaration for PolicyDeclaration {
@@ -47,6 +62,7 @@ impl SectionDeclaration for PolicyDeclaration {
             problems.error(tree.span_at_path(&path), error.to_string());
         }
         let is_guarded = self.guard
+            || self.guard_descriptions && names.has_remote_agents()
             || names.has_clinics()
             || names
                 .agents_of_kind::<OrchestratorDeclaration>()

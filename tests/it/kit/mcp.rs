@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use callboard::AgentRef;
-use callboard::mcp::bridge::{Bridge, BridgeOptions};
+use callboard::mcp::bridge::{Bridge, BridgeOptions, BridgeToolOptions};
 use callboard::mcp::inbound::{self, ListenOptions, McpServerOptions};
 use callboard::mcp::outbound::{ChildCommand, Era, EraChoice, McpClientOptions, ServerEndpoint};
 use reqwest::RequestBuilder;
@@ -59,12 +59,17 @@ pub fn bridge(name: &str, script: &str, asks: &str, options: BridgeOptions) -> B
         era: EraChoice::Only(Era::Legacy),
         ..options.client
     };
-    Bridge::new(
-        name,
-        ServerEndpoint::Child(command),
-        BridgeOptions { client, ..options },
-    )
-    .unwrap()
+    // The scripts have no lists.
+    let tools = BridgeToolOptions {
+        checks_listed: false,
+        ..options.tools
+    };
+    let options = BridgeOptions {
+        client,
+        tools,
+        ..options
+    };
+    Bridge::new(name, ServerEndpoint::Child(command), options).unwrap()
 }
 
 /// A request of `method`, to which a credential may be added. `capabilities` are the client's.

@@ -7,14 +7,14 @@ use callboard_message::{CallId, Failure, Message, RawMessage, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-pub use tool_screening::{AWAY_META_KEY, is_confusable};
+pub use tool_screening::{AWAY_META_KEY, TOOL_NAME_CHARS_MAX, is_confusable};
 
 use crate::agent::context::Context;
 use crate::policy::{Direction, PolicyRequest};
 
 /// Sends `message` to the remote `server` by calling `work`, and returns the reply. Stops at
 /// `deadline`, or when the call of `cx` is cancelled. The system's policies check both message and
-/// reply. Misleading tools are removed from the reply to `tools/list`.
+/// reply. Malformed and misleading tools are removed from the reply to `tools/list`.
 ///
 /// # Errors
 /// The failure of a policy or of `work`; `TimedOut`; `Cancelled`; or `Rejected` if the call has
@@ -40,7 +40,7 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     let work = std::pin::pin!(work(message));
     let mut reply = run_until_deadline(cx, deadline(), work).await;
     if name == ListTools::NAME {
-        reply = tool_screening::remove_misleading_tools(reply, server);
+        reply = tool_screening::remove_unfit_tools(reply, server);
     }
     policy
         .check_reply(policy_request(&name, RawValue::NULL, cx, server), reply)

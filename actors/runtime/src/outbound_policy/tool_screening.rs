@@ -1,6 +1,7 @@
-//! Screening of remote tools: removes those with names or descriptions that would mislead a person
-//! or a model.
+//! Screening of remote tools: removes those with malformed names, and those with names or
+//! descriptions that would mislead a person or a model.
 
+use callboard_message::json::{RawCursor, text};
 use callboard_message::{RawObject, RawReply};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,33 +13,38 @@ const SCHEMA_REF_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// (Scotland), plus a margin.
 const FLAG_TAGS_MAX: usize = 6;
 
+/// Maximum length of a remote tool's name in characters (MCP 2025-11-25, server/tools, tool names).
+/// A tool with a longer name is left out, and can't be called.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+
 /// Key in a list's `_meta` whose value names what is missing in it: `[{"server": name, "why":
 /// sentence}]`.
 pub const AWAY_META_KEY: &str = "callboard/away";
-/// Maximum number of removed tools that a list names; the log names all.
+/// Maximum number of removed tools that a list and a log line name.
 const NAMED_TOOLS_MAX: usize = 16;
 /// Maximum length of a removed tool's name where it is told, in characters; the rest is cut.
 const TOLD_NAME_CHARS_MAX: usize = 64;
 
 /// Reasons for removing a tool.
+const EMPTY_NAME: &str = "an empty name";
+const LONG_NAME: &str = "a name that is too long";
+const CONTROL_CHARACTERS: &str = "a name with control characters";
+const PATH_NAME: &str = "a name that is a path";
 const CONFUSABLE_NAME: &str = "a name with letters that look like those of another script";
 const HIDDEN_TEXT: &str = "text with invisible characters";
 const EXTERNAL_SCHEMA: &str = "a schema that refers to another host, or is nested too deeply";
 
-/// Removes misleading tools from the `tools/list` reply of `server`: tools with a confusable name,
-/// hidden text, a schema reference to another host, or too deep a nesting. Logs each, and names at
-/// most [`NAMED_TOOLS_MAX`] of them in the list's `_meta` under [`AWAY_META_KEY`]. If none is
-/// misleading, the reply is returned byte for byte.
-pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply {
+/// Removes malformed and misleading tools from the `tools/list` reply of `server`: tools with an
+/// empty, too long or confusable name, control characters or a path in it, hidden text, a schema
+/// reference to another host, or too deep a nesting. Logs them in one line, and names at most
+/// [`NAMED_TOOLS_MAX`] of them there and in the list's `_meta` under [`AWAY_META_KEY`]. If there
+/// are none, the reply is returned byte for byte.
+pub(super) fn remove_unfit_tools(reply: RawReply, server: &str) -> RawReply {
     let page = reply?;
-    let is_plain = page.get().is_ascii() && !page.get().contains("\\u");
-    if is_plain
-        && !SCHEMA_REF_KEYWORDS
-            .iter()
-            .any(|name| page.get().contains(name))
-    {
-        return Ok(page);
-    }
+    let text = page.get();
+    let is_plain = text.is_ascii()
+        && !text.contains("\\u")
+        && !SCHEMA_REF_KEYWORDS.iter().any(|name| text.contains(name));
     let Ok(mut list) = RawObject::parse(&page) else {
         return Ok(page);
     };
@@ -46,27 +52,64 @@ pub(super) fn remove_misleading_tools(reply: RawReply, server: &str) -> RawReply
         return Ok(page);
     };
     let mut removed = Vec::new();
-    tools.retain(|tool| match misleading_reason(tool) {
-        Some(flaw) => {
-            let tool = told_name(tool);
-            callboard_message::log::warn!(by: server, server, tool, flaw, "removed a misleading tool");
-            let why = format!("its tool `{tool}` isn't shown: it has {flaw}");
-            removed.push(RawObject::single("server", server).with("why", why));
-            false
-        }
-        None => true,
+    tools.retain(|tool| {
+        let misleads = || {
+            if is_plain {
+                None
+            } else {
+                misleading_reason(tool)
+            }
+        };
+        let reason = name_flaw(tool).or_else(misleads);
+        removed.extend(reason.map(|flaw| (told_name(tool), flaw)));
+        reason.is_none()
     });
     if removed.is_empty() {
         return Ok(page);
     }
+    let number = removed.len();
     removed.truncate(NAMED_TOOLS_MAX);
+    callboard_message::log::warn!(by: server, server, number, tools = ?removed, "left out tools, which can't be called");
+    let told = removed.iter().map(|(tool, flaw)| {
+        let why = format!("its tool `{tool}` isn't shown: it has {flaw}");
+        RawObject::single("server", server).with("why", why)
+    });
     let mut meta = list.object("_meta").unwrap_or_default();
     let mut away: Vec<RawObject> = meta.read(AWAY_META_KEY).unwrap_or_default();
-    away.append(&mut removed);
+    away.extend(told);
     meta.set(AWAY_META_KEY, away);
     list.set("_meta", meta);
     list.set("tools", tools);
     Ok(list.to_raw())
+}
+
+/// Returns the flaw of a tool's name that makes it unfit for logs, paths and headers; `None` if it
+/// has none, or is no string.
+fn name_flaw(tool: &RawValue) -> Option<&'static str> {
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    // Of members with the same name, parsers of JSON take one.
+    let names = RawCursor::object(tool)?.filter(|(member, _)| member == "name");
+    names
+        .filter_map(|(_, name)| text(name))
+        .find_map(|name| match &*name {
+            "" => Some(EMPTY_NAME),
+            name if name.chars().nth(TOOL_NAME_CHARS_MAX).is_some() => Some(LONG_NAME),
+            name if name.contains(is_control) => Some(CONTROL_CHARACTERS),
+            name if is_path(name) => Some(PATH_NAME),
+            _ => None,
+        })
+}
+
+/// Returns true for a name with an empty, `.` or `..` segment, as in absolute paths, URLs and ways
+/// out of a folder, also if its separators or dots are percent-encoded.
+fn is_path(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["%2e", "%2f", "%5c"]
+        .iter()
+        .any(|code| lower.contains(code))
+        || name
+            .split(['/', '\\'])
+            .any(|segment| matches!(segment, "" | "." | ".."))
 }
 
 /// Returns the name of a removed tool as it may be told: letters that could mislead are escaped.
@@ -242,6 +285,44 @@ mod tests {
         );
     }
 
+    /// Goal: names that harm logs, paths, headers or lists are found, and merely unusual ones stay.
+    /// Method: a table of names; one of the maximum length, and one longer.
+    #[test]
+    fn malformed_names_are_found() {
+        let longest = "é".repeat(TOOL_NAME_CHARS_MAX);
+        let longer = format!("{longest}a");
+        for (name, expected) in [
+            ("add", None),
+            ("a.b-c_d", None),
+            ("dir/read", None),
+            ("a..b", None),
+            (&*longest, None),
+            (&*longer, Some(LONG_NAME)),
+            ("", Some(EMPTY_NAME)),
+            ("a\r\nX-Evil: 1", Some(CONTROL_CHARACTERS)),
+            ("a\u{85}", Some(CONTROL_CHARACTERS)),
+            ("a\u{2028}b", Some(CONTROL_CHARACTERS)),
+            ("\u{1b}[2J", Some(CONTROL_CHARACTERS)),
+            ("..", Some(PATH_NAME)),
+            ("../../etc/passwd", Some(PATH_NAME)),
+            ("a/./b", Some(PATH_NAME)),
+            ("/etc/passwd", Some(PATH_NAME)),
+            ("..\\a", Some(PATH_NAME)),
+            ("file://a", Some(PATH_NAME)),
+            ("a%2Fb", Some(PATH_NAME)),
+            ("%2e%2e", Some(PATH_NAME)),
+        ] {
+            let tool = serde_json::value::to_raw_value(&json!({ "name": name })).unwrap();
+            assert_eq!(name_flaw(&tool), expected, "{name:?}");
+            let page = json!({ "tools": [{ "name": name }, { "name": "good" }] });
+            let page = serde_json::value::to_raw_value(&page).unwrap();
+            let page = remove_unfit_tools(Ok(page), "far").unwrap();
+            let page: Value = serde_json::from_str(page.get()).unwrap();
+            let kept = page["tools"].as_array().unwrap().len();
+            assert_eq!(kept, if expected.is_some() { 1 } else { 2 }, "{name:?}");
+        }
+    }
+
     /// Goal: the rest of a tool list stays unchanged. Method: a page with a good and a bad tool,
     /// and with escapes.
     #[test]
@@ -252,7 +333,7 @@ mod tests {
         let good = r#"{"name":"good", "x":1.0,"description":"caf\u00e9"}"#;
         let bad = r#"{"name":"bad","description":"\u200b"}"#;
         let rest = |page: Box<RawValue>| {
-            let page = remove_misleading_tools(Ok(page), "server").unwrap();
+            let page = remove_unfit_tools(Ok(page), "server").unwrap();
             let mut page = RawObject::parse(&page).unwrap();
             assert!(page.remove("_meta").is_some());
             page.to_raw()
@@ -272,7 +353,7 @@ mod tests {
         let told = |tools: Value, meta: Value| {
             let page = json!({ "tools": tools, "_meta": meta });
             let page = serde_json::value::to_raw_value(&page).unwrap();
-            let page = remove_misleading_tools(Ok(page), "far").unwrap();
+            let page = remove_unfit_tools(Ok(page), "far").unwrap();
             let page: Value = serde_json::from_str(page.get()).unwrap();
             assert_eq!(page["tools"], json!([]));
             page["_meta"].clone()

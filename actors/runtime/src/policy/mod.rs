@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 
 use callboard_message::capabilities::{
-    ListPrompts, ListResourceTemplates, ListResources, ListTools,
+    DescribeAgent, ListPrompts, ListResourceTemplates, ListResources, ListTools,
 };
 use callboard_message::{CallId, Failure, FailureKind, Message, Principal, RawObject, RawReply};
 use futures::future::BoxFuture;
@@ -161,6 +161,7 @@ impl PolicyChain {
     /// Checks the reply to a message and returns it if permitted. If a list of tools, prompts or
     /// resources is rejected as [`FailureKind::Blocked`], its items are checked one by one, and
     /// rejected items are removed; the list's `_meta` has their number as `callboard/quarantined`.
+    /// Of a description of an agent that is rejected so, the instructions are removed.
     ///
     /// # Errors
     /// The failure in `reply`, or that of the first policy that rejects.
@@ -185,15 +186,37 @@ impl PolicyChain {
         let Err(refusal) = self.check(Some(ExchangePart::Reply), request).await else {
             return reply;
         };
-        match reply
-            .ok()
-            .and_then(|reply| ItemList::read(request.message, &reply))
-        {
-            Some(list) if refusal.kind == FailureKind::Blocked => {
-                self.check_items(request, list).await
-            }
-            _ => Err(refusal),
+        let blocked = reply.ok().filter(|_| refusal.kind == FailureKind::Blocked);
+        let Some(reply) = blocked else {
+            return Err(refusal);
+        };
+        if request.message == DescribeAgent::NAME {
+            let rest = self.without_instructions(request, &reply).await;
+            return rest.ok_or(refusal);
         }
+        match ItemList::read(request.message, &reply) {
+            Some(list) => self.check_items(request, list).await,
+            None => Err(refusal),
+        }
+    }
+
+    /// Removes the instructions from a rejected description of an agent. Returns `None` if there
+    /// are none, or the rest is rejected too.
+    async fn without_instructions(
+        &self,
+        request: PolicyRequest<'_>,
+        reply: &RawValue,
+    ) -> Option<Box<RawValue>> {
+        let mut about = RawObject::parse(reply).ok()?;
+        about.remove("instructions")?;
+        let rest = about.to_raw();
+        let request = PolicyRequest {
+            payload: &rest,
+            ..request
+        };
+        self.check(Some(ExchangePart::Reply), request).await.ok()?;
+        callboard_message::log::warn!(by: request.agent, server = request.agent, "removed instructions that a policy blocks");
+        Some(rest)
     }
 
     /// Checks the items of a rejected list one by one and removes those that are rejected. One bad

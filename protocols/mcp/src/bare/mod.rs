@@ -48,7 +48,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::wire::meta::{PURPOSE, PURPOSE_BYTES_MAX, TRACEPARENT};
+use crate::wire::meta::{HOPS, PURPOSE, PURPOSE_BYTES_MAX, TRACEPARENT};
 
 pub use client::{
     BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT,
@@ -65,8 +65,6 @@ pub(crate) const CALL_METHOD: &str = "tools/call";
 pub const TOOL_NAME_BYTES_MAX: usize = 64;
 /// Member of `_meta`: time that the caller will wait for the result, in milliseconds.
 const DEADLINE_MS: &str = "callboard/deadline-ms";
-/// Member of `_meta`: number of agents through which the call has passed.
-const HOPS: &str = "callboard/hops";
 
 /// A `tools/call` request of the bare dialect, with its metadata.
 #[derive(Debug)]

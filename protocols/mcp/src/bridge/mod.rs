@@ -19,8 +19,11 @@
 //! Connections are opened on demand, or at boot. While the server is unavailable its circuit
 //! breaker is open, and requests fail at once with the time of the next attempt.
 
+mod argument_schema;
+mod call_check;
 mod call_slots;
 mod circuit_breaker;
+mod listed_tools;
 mod options;
 mod pool;
 pub(crate) mod questions;
@@ -42,7 +45,7 @@ use crate::outbound::{
     ClientOperation, McpClientError, McpClientOptions, ServerEndpoint, UpstreamServer,
 };
 use options::BRIDGE_CALLS_MAX;
-use upstream_proxy::{UpstreamProxy, spawn_maintenance};
+use upstream_proxy::{UpstreamProxy, WholeListing, spawn_maintenance};
 
 pub use options::{BridgeOptions, BridgeToolOptions, REMOTE_CONNECTIONS_DEFAULT, StartMode};
 
@@ -145,12 +148,17 @@ impl ConcurrentHandler<RawMessage> for Bridge {
                 cx.deadline()
                     .map_or(limited, |deadline| deadline.min(limited))
             };
+            let listing = WholeListing::default();
             let work = |message| async {
                 proxy
-                    .perform(ClientOperation::from_message(message)?, &cx)
+                    .perform(ClientOperation::from_message(message)?, &cx, &listing)
                     .await
             };
-            exchange(message, &cx, &proxy.name, deadline, work).await
+            let reply = exchange(message, &cx, &proxy.name, deadline, work).await;
+            if let Ok(reply) = &reply {
+                listing.record(reply);
+            }
+            reply
         }
     }
 }

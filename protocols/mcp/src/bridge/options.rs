@@ -38,6 +38,12 @@ pub struct BridgeToolOptions {
     /// Tools or patterns whose cached results are shared by all callers. Results of other tools are
     /// cached per principal.
     pub cache_shared: Vec<String>,
+    /// If true, only tools that the server lists can be called. Tools that are left out of its
+    /// list, such as misleading ones and those that a policy blocks, can't. Default: true.
+    pub checks_listed: bool,
+    /// If true, the arguments of a call must fit the input schema of its tool, where the schema can
+    /// be enforced within the limits. Default: true.
+    pub checks_arguments: bool,
     /// Maximum number of cached results; 0 disables the cache.
     pub cache_entries_max: usize,
     /// Maximum size of all cached results, in bytes.
@@ -52,6 +58,8 @@ impl Default for BridgeToolOptions {
             retry_pause: RETRY_PAUSE_DEFAULT,
             cache_ttl: HashMap::new(),
             cache_shared: Vec::new(),
+            checks_listed: true,
+            checks_arguments: true,
             cache_entries_max: CACHE_ENTRIES_MAX_DEFAULT,
             cache_bytes_max: CACHE_BYTES_MAX_DEFAULT,
         }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::call_slots::{FairShare, SlotOwner};
+use super::listed_tools::ListedTools;
 use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
 };
@@ -31,6 +32,8 @@ pub(crate) struct SessionOwner {
     /// Caller that receives the server's changes, and its questions and notifications that name none
     /// of the session's calls.
     pub caller: Arc<dyn Caller>,
+    /// Number of agents that the session's request has passed through, itself included.
+    pub hops: u16,
 }
 
 /// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
@@ -39,6 +42,8 @@ pub(crate) struct PooledConnection {
     /// Principal that owns it; `None` for the connection of all callers.
     owner: Option<SlotOwner>,
     usage: Mutex<ConnectionUsage>,
+    /// Tools that the server has listed on it.
+    pub listed: ListedTools,
     /// Task that closes the connection when the client session that owns it ends. `None` without
     /// such a session.
     _watch: Option<AbortOnDropHandle<()>>,
@@ -63,6 +68,7 @@ impl PooledConnection {
             upstream,
             owner,
             usage,
+            listed: ListedTools::default(),
             _watch: watch,
         })
     }
@@ -98,6 +104,14 @@ impl ConnectionLease {
 
     pub fn upstream(&self) -> &Upstream {
         &self.connection.upstream
+    }
+
+    pub fn listed(&self) -> &ListedTools {
+        &self.connection.listed
+    }
+
+    pub fn connection(&self) -> &Arc<PooledConnection> {
+        &self.connection
     }
 }
 
@@ -310,6 +324,7 @@ impl ConnectionPool {
         Upstream::new(ConnectionParams {
             options: Arc::new(options),
             changes: self.connection_params.changes.with_session(session),
+            hops: owner.map_or(0, |owner| owner.hops),
             ..self.connection_params.clone()
         })
     }

@@ -1,8 +1,8 @@
 //! Shared state of one incarnation of a bridge, and the path of a message through it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::capabilities::STILL_STARTING;
@@ -13,16 +13,19 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::call_check::CallChecker;
 use super::call_slots::{
     CallSlot, CallSlots, FairShare, NoSlot, PRINCIPAL_WAITERS_MAX, slot_owner,
 };
 use super::circuit_breaker::{BreakerPermit, CircuitBreaker};
+use super::listed_tools::{ListMoment, ToolTable};
 use super::options::{
     BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_TIMEOUT, PING_TIMEOUT, STABLE_CONNECTION_AGE,
     START_WAIT_SHARE, StartMode,
 };
 use super::pool::{
-    ConnectionKey, ConnectionLease, ConnectionPool, OfferedCapabilities, SessionOwner,
+    ConnectionKey, ConnectionLease, ConnectionPool, OfferedCapabilities, PooledConnection,
+    SessionOwner,
 };
 use super::questions::UpstreamQuestions;
 use super::tools::{AttemptError, AttemptMonitor, AttemptResult, ToolCallRunner, is_transient};
@@ -32,6 +35,7 @@ use crate::outbound::{
 };
 
 const TOOLS_CALL: &str = "tools/call";
+const TOOLS_LIST: &str = "tools/list";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 pub(crate) struct UpstreamProxy {
@@ -41,6 +45,7 @@ pub(crate) struct UpstreamProxy {
     pool: Arc<ConnectionPool>,
     questions: Arc<UpstreamQuestions>,
     tools: ToolCallRunner,
+    checker: CallChecker,
     /// Context of the bridge's agent, through which change notifications are published.
     cx: Context,
     slots: Arc<CallSlots>,
@@ -79,6 +84,7 @@ impl UpstreamProxy {
         Self {
             questions: Arc::new(upstream_questions),
             tools: ToolCallRunner::new(&options.tools, connection_params.tools.clone()),
+            checker: CallChecker::new(&name, &options.tools, options.client.pages_max),
             cx: cx.clone(),
             breaker: CircuitBreaker::new(options.failures_max, options.backoff),
             slots,
@@ -98,11 +104,13 @@ impl UpstreamProxy {
         }
     }
 
-    /// Executes one MCP client operation, such as a request, for the call in `cx`.
+    /// Executes one MCP client operation, such as a request, for the call in `cx`. `listing` is
+    /// told of a request for the whole list of tools.
     pub async fn perform(
         &self,
         operation: ClientOperation,
         cx: &Context,
+        listing: &WholeListing,
     ) -> Result<Box<RawValue>, Failure> {
         let cx = self.relay_context(cx);
         match operation {
@@ -118,7 +126,9 @@ impl UpstreamProxy {
                 Ok(self.unsubscribe_all(&params).await?)
             }
             ClientOperation::Request { method, params } => {
-                Ok(self.send(&method, &params, &cx).await?)
+                let listing = Some(listing).filter(|_| method == TOOLS_LIST);
+                let listing = listing.filter(|_| !params.has("cursor"));
+                Ok(self.send(&method, &params, &cx, listing).await?)
             }
             ClientOperation::CallToolForValue { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
@@ -148,7 +158,7 @@ impl UpstreamProxy {
     async fn call_tool(&self, params: &RawObject, cx: &Context) -> Result<Box<RawValue>, Failure> {
         let send = |watch: AttemptMonitor| {
             let cx = with_wrapped_caller(cx, |caller| watch.wrap(caller));
-            async move { self.send(TOOLS_CALL, params, &cx).await }
+            async move { self.send(TOOLS_CALL, params, &cx, None).await }
         };
         Ok(self.tools.call_tool(params, cx, send).await?)
     }
@@ -220,8 +230,15 @@ impl UpstreamProxy {
     }
 
     /// Sends one request for the call in `cx`, without retries. Waits for a call slot first. Fails
-    /// if none becomes free in time or the circuit breaker is open.
-    async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> AttemptResult {
+    /// if none becomes free in time, the circuit breaker is open, or a tool's call doesn't pass its
+    /// check. The first page of the list of tools is for `listing`.
+    async fn send(
+        &self,
+        method: &str,
+        params: &RawObject,
+        cx: &Context,
+        listing: Option<&WholeListing>,
+    ) -> AttemptResult {
         let slot = self.acquire_call_slot(cx).await?;
         // While the server waits for an answer, the call holds no slot.
         let cx = &with_wrapped_caller(cx, |caller| slot.wrap(caller));
@@ -230,11 +247,14 @@ impl UpstreamProxy {
             if method.ends_with("/list") {
                 self.connect_for_list(cx).await?;
             }
-            self.lease_connection(cx)
-                .await?
-                .upstream()
-                .request(method, params, cx)
-                .await
+            let lease = self.lease_connection(cx).await?;
+            if method == TOOLS_CALL {
+                self.checker.check(&lease, params, cx).await?;
+            }
+            if let Some(listing) = listing {
+                listing.begin(&lease).await?;
+            }
+            lease.upstream().request(method, params, cx).await
         }
         .await;
         self.record_outcome(permit, &outcome);
@@ -315,8 +335,13 @@ impl UpstreamProxy {
             Some(session) => {
                 let caller = self.questions.background_caller(session, call);
                 let offer = OfferedCapabilities::from_abilities(&caller.capabilities());
-                let session = session.clone();
-                (offer, Some(SessionOwner { session, caller }))
+                let (session, hops) = (session.clone(), call.hops.saturating_add(1));
+                let owner = SessionOwner {
+                    session,
+                    caller,
+                    hops,
+                };
+                (offer, Some(owner))
             }
             None => {
                 let offer = OfferedCapabilities::from_abilities(&cx.caller_capabilities());
@@ -429,8 +454,34 @@ impl UpstreamProxy {
         state["calls"] = calls.into();
         state["calls_parked"] = parked.into();
         state["tools"] = self.tools.observe();
+        state["arguments"] = self.checker.observe();
         state["calls_max"] = self.calls_max.into();
         state
+    }
+}
+
+/// Request of a client for the list of tools, from its beginning. If the reply is the whole list,
+/// it is recorded as the list of the connection, as the client sees it.
+#[derive(Default)]
+pub(crate) struct WholeListing(OnceLock<(Arc<PooledConnection>, ListMoment)>);
+
+impl WholeListing {
+    async fn begin(&self, lease: &ConnectionLease) -> Result<(), TransportError> {
+        let session = lease.upstream().connect().await?;
+        let begun = (lease.connection().clone(), ListMoment::now(&session));
+        // An operation is one request.
+        let _ = self.0.set(begun);
+        Ok(())
+    }
+
+    /// Records the reply, after the policies have checked it.
+    pub fn record(&self, reply: &RawValue) {
+        let mut table = ToolTable::default();
+        if let Some((connection, moment)) = self.0.get()
+            && table.add_page(reply) == Ok(None)
+        {
+            connection.listed.record(Arc::new(table), moment.clone());
+        }
     }
 }
 

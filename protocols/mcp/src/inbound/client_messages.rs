@@ -20,6 +20,11 @@ pub(crate) trait MessageSink: Send + Sync {
         self.send(message)
     }
 
+    /// Sends a message as [`Self::send_lossy`] does, unless the same one waits to be read.
+    fn send_once(&self, message: Bytes) -> bool {
+        self.send_lossy(message)
+    }
+
     /// Returns true if the client can receive questions on this sink.
     fn can_ask(&self) -> bool {
         true

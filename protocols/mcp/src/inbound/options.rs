@@ -528,6 +528,9 @@ impl Default for StdioOptions {
 pub const PENDING_REQUESTS_MAX: usize = 256;
 /// Maximum number of unanswered questions of one session. One more fails with `Overloaded`.
 pub const PENDING_ELICITATIONS_MAX: usize = 64;
+/// Minimum time between two notifications of the same change to one client. Changes in between are
+/// combined into one.
+pub const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of resources that one session subscribes to. One more fails with `OVERLOADED`.
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
 /// Maximum length of a subscribed resource's URI, in bytes. A longer one fails with

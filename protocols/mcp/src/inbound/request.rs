@@ -231,12 +231,13 @@ pub(crate) enum ParamName {
 }
 
 /// Names of the members of `_meta` that the server itself reads, in the order of [`MetaName`].
-const META_NAMES: [&str; 7] = [
+const META_NAMES: [&str; 8] = [
     meta::PROTOCOL_VERSION,
     meta::CLIENT_CAPABILITIES,
     meta::LOG_LEVEL,
     meta::PROGRESS_TOKEN,
     meta::TRACEPARENT,
+    meta::HOPS,
     meta::PURPOSE,
     IDEMPOTENCY_KEY_META,
 ];
@@ -252,6 +253,7 @@ pub(crate) enum MetaName {
     LogLevel,
     ProgressToken,
     Traceparent,
+    Hops,
     Purpose,
     IdempotencyKey,
 }
@@ -318,6 +320,14 @@ impl RequestParams {
             .and_then(|sent| serde_json::from_str(sent.get()).ok());
         sent.as_ref()
             .map_or_else(TraceContext::root, TraceContext::child)
+    }
+
+    /// Returns the number of agents through which the request has passed, as `_meta` says; 0 if it
+    /// says none.
+    pub fn hops(&self) -> u16 {
+        let said = self.meta(MetaName::Hops);
+        said.and_then(|hops| serde_json::from_str(hops.get()).ok())
+            .unwrap_or_default()
     }
 
     fn located(&self, range: &Option<Range<usize>>) -> Option<&RawValue> {

@@ -29,6 +29,9 @@ pub(crate) struct ServerConnection {
     pub transport: Transport,
     pub notifications: Arc<NotificationHandler>,
     pub options: Arc<McpClientOptions>,
+    /// Number of agents that the request which opened a legacy session has passed through; 0 for
+    /// connections of several callers. It counts for requests that belong to no call.
+    pub hops: u16,
 }
 
 impl ServerConnection {

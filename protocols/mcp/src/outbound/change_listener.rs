@@ -6,16 +6,46 @@ use std::time::Duration;
 
 use callboard_message::RawObject;
 use callboard_runtime::Backoff;
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::call_exchange::ServerConnection;
-use super::exchange::{ServerMessage, TransportError};
+use super::change_route::ListSource;
+use super::exchange::{ExchangeResult, ServerMessage, TransportError};
 use super::modern;
 use super::session::UpstreamSession;
 use super::transport::HttpTransport;
-use crate::wire::Era;
+use crate::wire::{Era, meta};
+
+impl ListSource for UpstreamSession {
+    fn fetch_page(
+        &self,
+        method: &'static str,
+        mut params: RawObject,
+    ) -> BoxFuture<'_, ExchangeResult> {
+        if self.hops > 0 {
+            params.set("_meta", RawObject::single(meta::HOPS, self.hops));
+        }
+        Box::pin(async move {
+            match self.era() {
+                Era::Legacy => self.request_without_call(method, params).await,
+                Era::Modern => {
+                    let options = &self.options;
+                    let build = |number| {
+                        modern::build_request(number, method, &params, None, options, None)
+                    };
+                    self.send_without_call(build).await
+                }
+            }
+        })
+    }
+
+    fn pages_max(&self) -> u32 {
+        self.options.pages_max
+    }
+}
 
 /// Pauses between attempts to open the stream of change notifications again.
 const RECONNECT_BACKOFF: Backoff = Backoff {
@@ -169,6 +199,7 @@ async fn listen_once(
         transport,
         notifications,
         options,
+        ..
     }: &ServerConnection,
     filter: &RawObject,
     ready: &mut Option<oneshot::Sender<()>>,

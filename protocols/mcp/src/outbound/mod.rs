@@ -16,17 +16,18 @@
 pub use callboard_rpc::http1::STREAM_RETRY_DEFAULT;
 
 pub use crate::wire::{Era, Revision};
+pub(crate) use change_route::SessionLink;
 pub(crate) use client::ClientOperation;
 pub use client::McpClient;
 pub use dialect::ServerDialect;
 pub(crate) use exchange::TransportError;
 pub use options::{
-    AUTH_REJECTIONS_MAX, CALL_TIMEOUT_DEFAULT, CONCURRENT_ANSWERS_MAX, CONCURRENT_QUESTIONS_MAX,
-    ChildCommand, ENV_PASSTHROUGH_DEFAULT, EraChoice, McpClientError, McpClientOptions,
-    PAGES_MAX_DEFAULT, PENDING_CALLS_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
-    ServerEndpoint,
+    AUTH_REJECTIONS_MAX, CALL_TIMEOUT_DEFAULT, CHANGE_INTERVAL_DEFAULT, CONCURRENT_ANSWERS_MAX,
+    CONCURRENT_QUESTIONS_MAX, ChildCommand, ENV_PASSTHROUGH_DEFAULT, EraChoice, McpClientError,
+    McpClientOptions, PAGES_MAX_DEFAULT, PENDING_CALLS_MAX, RECONNECTS_MAX_DEFAULT,
+    SUBSCRIPTIONS_MAX, ServerEndpoint,
 };
-pub(crate) use server_messages::{EXTENSION_CAPABILITIES, SessionLink, list_changes};
+pub(crate) use server_messages::{EXTENSION_CAPABILITIES, list_changes};
 pub(crate) use session::UpstreamSession;
 pub(crate) use tool_cache::{ToolCache, ToolHints};
 pub(crate) use tool_result::plain_value;
@@ -35,6 +36,7 @@ pub(crate) use upstream::{ConnectionParams, Upstream, UpstreamServer};
 pub mod auth;
 mod call_exchange;
 mod change_listener;
+mod change_route;
 pub(crate) mod client;
 mod dialect;
 mod exchange;
@@ -47,6 +49,7 @@ mod tool_cache;
 mod tool_result;
 mod transport;
 mod upstream;
+mod url_elicitation;
 
 /// Former name of [`McpClientOptions`].
 #[deprecated(note = "renamed to `McpClientOptions`")]

@@ -55,6 +55,12 @@ pub const SUBSCRIPTIONS_MAX: usize = 1_000;
 pub const CACHED_TOOLS_MAX: usize = 10_000;
 /// Maximum time to live that a tool can set for its cached results. A longer one is cut to it.
 pub const TOOL_CACHE_TTL_MAX: Duration = Duration::from_secs(3_600);
+/// Default minimum time between two notifications of the same change of a server: of one of its
+/// lists, or of one resource. Reports in between are combined into one.
+pub const CHANGE_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+/// Time limit of fetching a list that the server has reported as changed. A list that can't be
+/// fetched in time counts as unreadable.
+pub(crate) const LIST_COMPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variables that a child process inherits by default.
 pub const ENV_PASSTHROUGH_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
 /// Maximum number of times that one HTTP request is sent again after status 401 or 403.
@@ -214,6 +220,12 @@ pub struct McpClientOptions {
     /// If true, subscribes to the server's notifications of changed lists, where the server offers
     /// them. Default: true.
     pub listen: bool,
+    /// Minimum time between two notifications of the same change. Default:
+    /// [`CHANGE_INTERVAL_DEFAULT`].
+    pub change_interval: Duration,
+    /// If true, a list that the server reports as changed is fetched, and its change is told only
+    /// if the list is another one than at the report before. Default: true.
+    pub compares_lists: bool,
     /// Additional headers of each HTTP request.
     pub headers: HeaderMap,
     /// Source of the `Authorization` header of each HTTP request. If `None`, none is sent.
@@ -267,6 +279,8 @@ impl Default for McpClientOptions {
             offered_capabilities: CallerCapabilities::all(),
             log_level: Some(LogLevel::Info),
             listen: true,
+            change_interval: CHANGE_INTERVAL_DEFAULT,
+            compares_lists: true,
             headers: HeaderMap::new(),
             authorizer: None,
             only_caller: None,

@@ -2,11 +2,11 @@
 //! them.
 
 use std::mem::discriminant;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 
-use callboard_message::{CapabilityChange, Failure, LogLevel, LogMessage, RawObject};
+use callboard_message::{CapabilityChange, Failure, LogMessage, RawObject};
 use callboard_rpc::{RequestId, RpcError, UnusedMember, encode_error, encode_response};
 use callboard_runtime::{CallContext, Caller, Context, Direction};
 use futures::future::BoxFuture;
@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::change_route::{ChangeRoute, ChangeSource, ListSource};
 use super::dialect::{ServerDialect, ServerQuestion};
 use super::exchange::{ServerMessage, TransportError};
 use super::options::{
@@ -23,6 +24,7 @@ use super::options::{
 };
 use super::pending_requests::{DeliveryError, PendingRequests};
 use super::tool_cache::ToolCache;
+use super::url_elicitation;
 use crate::wire::{code as mcp, error_mapping, meta};
 
 /// Client capabilities for which requests of a legacy server are forwarded. `tasks` is none of them:
@@ -60,64 +62,6 @@ pub(crate) struct PreparedAnswer {
     pub roots_request: Option<PendingRootsRequest>,
 }
 
-/// Recipients of a server's change notifications.
-#[derive(Clone)]
-pub(crate) struct ChangeRoute {
-    /// Agent whose followers are notified.
-    agent: Context,
-    /// Connection that publishes changes of lists. Each connection without a session of its own gets
-    /// them from the server, and followers are notified once.
-    publisher: Arc<Mutex<Weak<()>>>,
-    /// Client session that alone uses the connection. It is notified instead of the followers,
-    /// unless the server is of the modern era, which has no sessions.
-    session: Option<SessionLink>,
-}
-
-/// Client session that alone uses a connection.
-#[derive(Clone)]
-pub(crate) struct SessionLink {
-    /// Receiver of the server's changes.
-    pub caller: Arc<dyn Caller>,
-    /// Minimum level of the log messages that the client wants; `None` until it has set one.
-    pub log_level: watch::Receiver<Option<LogLevel>>,
-}
-
-impl ChangeRoute {
-    pub fn to_followers(agent: &Context) -> Self {
-        Self {
-            agent: agent.clone(),
-            publisher: Arc::default(),
-            session: None,
-        }
-    }
-
-    /// Returns the route of a connection that `session` uses alone, if there is one.
-    pub fn with_session(&self, session: Option<SessionLink>) -> Self {
-        Self {
-            session,
-            ..self.clone()
-        }
-    }
-
-    /// Returns the minimum level of log messages that the session has set.
-    pub fn log_level(&self) -> Option<LogLevel> {
-        *self.session.as_ref()?.log_level.borrow()
-    }
-
-    /// Returns true if the connection `identity` publishes changes of lists: it does already, or no
-    /// other one does.
-    fn is_publisher(&self, identity: &Arc<()>) -> bool {
-        let mut publisher = self.publisher.lock();
-        match publisher.upgrade() {
-            Some(current) => Arc::ptr_eq(&current, identity),
-            None => {
-                *publisher = Arc::downgrade(identity);
-                true
-            }
-        }
-    }
-}
-
 /// Handler of the server's notifications and requests on one connection.
 pub(crate) struct NotificationHandler {
     pub pending_requests: Arc<PendingRequests>,
@@ -125,6 +69,10 @@ pub(crate) struct NotificationHandler {
     changes: ChangeRoute,
     /// Identity of this connection among those that may publish changes of lists.
     identity: Arc<()>,
+    /// Session on this connection, once it is initialized.
+    session: OnceLock<Weak<dyn ListSource>>,
+    /// Number of times that the list of tools may have changed in this session.
+    tools_edition: AtomicU64,
     /// Tasks that end child processes and server sessions after the client has ended.
     pub cleanup_tasks: TaskTracker,
     /// Caller for questions and notifications that can't be assigned to a pending call; `None` if
@@ -158,6 +106,8 @@ impl NotificationHandler {
             tools,
             changes,
             identity: Arc::default(),
+            session: OnceLock::new(),
+            tools_edition: AtomicU64::new(0),
             cleanup_tasks,
             only_caller: options.only_caller.clone(),
             dialect: options.dialect,
@@ -178,6 +128,17 @@ impl NotificationHandler {
         if self.only_caller.is_some() && self.dialect != ServerDialect::Mcp {
             *self.client_name.lock() = client();
         }
+    }
+
+    /// Sets the session on this connection, in which changed lists are fetched.
+    pub fn set_session(&self, session: Weak<dyn ListSource>) {
+        // A connection has one session.
+        let _ = self.session.set(session);
+    }
+
+    /// Returns the number of times that the list of tools may have changed in this session.
+    pub fn tools_edition(&self) -> u64 {
+        self.tools_edition.load(Relaxed)
     }
 
     pub fn set_modern(&self, is_modern: bool) {
@@ -386,7 +347,7 @@ impl NotificationHandler {
     pub fn publish_change(&self, method: &str, params: Option<&RawValue>) -> bool {
         let change = match method {
             "notifications/tools/list_changed" => {
-                self.tools.invalidate();
+                self.invalidate_tools();
                 CapabilityChange::Tools
             }
             "notifications/prompts/list_changed" => CapabilityChange::Prompts,
@@ -402,29 +363,29 @@ impl NotificationHandler {
             }
             _ => return false,
         };
-        self.publish(change);
+        self.publish(&change);
         true
     }
 
     /// Publishes that all lists that a server with the capabilities in `about` has may have changed,
     /// because it was connected anew.
     pub fn publish_lists(&self, about: &RawObject) {
-        self.tools.invalidate();
-        list_changes(about).for_each(|change| self.publish(change));
+        self.invalidate_tools();
+        list_changes(about).for_each(|change| self.publish(&change));
     }
 
-    fn publish(&self, change: CapabilityChange) {
-        let session = self.changes.session.as_ref();
-        match session.filter(|_| !self.is_modern.load(Relaxed)) {
-            Some(session) => session.caller.changed(change),
-            None => {
-                // A resource is watched by the connection that has subscribed to it.
-                let is_resource = matches!(change, CapabilityChange::Resource(_));
-                if is_resource || self.changes.is_publisher(&self.identity) {
-                    self.changes.agent.notify_changed(change);
-                }
-            }
-        }
+    fn invalidate_tools(&self) {
+        self.tools.invalidate();
+        self.tools_edition.fetch_add(1, Relaxed);
+    }
+
+    fn publish(&self, change: &CapabilityChange) {
+        let source = ChangeSource {
+            identity: &self.identity,
+            is_modern: self.is_modern.load(Relaxed),
+            lists: self.session.get().and_then(Weak::upgrade),
+        };
+        self.changes.publish(change, source);
     }
 }
 
@@ -485,7 +446,8 @@ impl From<ServerQuestion> for ClientRequest {
 /// Puts the server's request to `caller`. Returns the answer in the format that the server expects.
 ///
 /// # Errors
-/// The caller's failure; `InvalidInput` if the answer is of another kind than the question.
+/// The caller's failure; `Rejected` if it isn't put, because it would send a person to an address
+/// that isn't encrypted; `InvalidInput` if the answer is of another kind than the question.
 async fn ask_caller(caller: &dyn Caller, asked: ClientRequest) -> Result<Box<RawValue>, Failure> {
     let ServerQuestion {
         question,
@@ -494,6 +456,7 @@ async fn ask_caller(caller: &dyn Caller, asked: ClientRequest) -> Result<Box<Raw
         ClientRequest::Question(question) => question,
         ClientRequest::Extension { method, params } => return caller.forward(method, params).await,
     };
+    url_elicitation::check_question(&question)?;
     let wanted = discriminant(&question.answer_with(RawObject::new()));
     let answer = caller.ask(question).await?;
     match discriminant(&answer) == wanted {

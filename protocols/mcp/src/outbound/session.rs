@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::call_exchange::ServerConnection;
+use super::change_route::ListSource;
 use super::exchange::{ExchangeResult, TransportError, request_id};
 use super::options::ROOTS_REQUEST_TIMEOUT;
 use super::transport::{OutgoingRequest, RequestHeaders};
@@ -38,12 +39,15 @@ impl Deref for UpstreamSession {
 
 impl UpstreamSession {
     pub fn new(connection: ServerConnection, revision: Revision, about: RawObject) -> Arc<Self> {
-        Arc::new(Self {
+        let session = Arc::new(Self {
             connection,
             revision,
             about,
             listener: Mutex::default(),
-        })
+        });
+        let lists: Arc<dyn ListSource> = session.clone();
+        session.notifications.set_session(Arc::downgrade(&lists));
+        session
     }
 
     pub fn era(&self) -> Era {
@@ -213,14 +217,15 @@ pub(crate) fn encode_body(
 pub(crate) struct MetaAdditions(Vec<(&'static str, String)>);
 
 impl MetaAdditions {
-    /// Adds the progress token, if the call has a caller to report to, and the trace context. Both
-    /// eras have these.
+    /// Adds the progress token, if the call has a caller to report to, the trace context and the
+    /// number of hops, which ends circles of gateways. Both eras have these.
     pub fn add_call(&mut self, number: u64, cx: &Context) {
         let Some(call) = cx.call() else { return };
         if call.caller.is_some() {
             self.add(meta::PROGRESS_TOKEN, number.to_string());
         }
         self.add(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
+        self.add(meta::HOPS, call.hops.saturating_add(1).to_string());
     }
 
     pub fn add(&mut self, name: &'static str, json: String) {
@@ -257,10 +262,13 @@ pub(crate) async fn initialize(
     let ServerConnection {
         transport, options, ..
     } = connection;
-    let params = RawObject::new()
+    let mut params = RawObject::new()
         .with("protocolVersion", options.revision.as_str())
         .with("capabilities", &options.offered_capabilities)
         .with("clientInfo", &options.client_info);
+    if connection.hops > 0 {
+        params.set("_meta", RawObject::single(meta::HOPS, connection.hops));
+    }
     let result = connection
         .send_without_call(|number| legacy_request(number, "initialize", &params, None))
         .await?;

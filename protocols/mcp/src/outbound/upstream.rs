@@ -20,16 +20,17 @@ use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::call_exchange::ServerConnection;
+use super::change_route::{ChangeRoute, ListSource};
 use super::exchange::{ExchangeResult, TransportError};
 use super::options::{
     EraChoice, McpClientError, McpClientOptions, SUBSCRIPTIONS_MAX, ServerEndpoint,
 };
-use super::server_messages::{ChangeRoute, NotificationHandler};
+use super::server_messages::NotificationHandler;
 use super::session::{UpstreamSession, initialize};
 use super::tool_cache::ToolCache;
 use super::tool_result::complete_tool_result;
 use super::transport::{HttpTransport, Transport, child, http, websocket};
-use super::{change_listener, modern};
+use super::{change_listener, modern, url_elicitation};
 use crate::wire::{Era, Revision, hmcp};
 
 const SUBSCRIBE: &str = "resources/subscribe";
@@ -229,7 +230,7 @@ impl Upstream {
     /// and sends the request once more.
     async fn send(&self, method: &str, params: &RawObject, cx: &Context) -> ExchangeResult {
         let session = self.connect().await?;
-        match self.send_in_session(&session, method, params, cx).await {
+        let outcome = match self.send_in_session(&session, method, params, cx).await {
             Err(TransportError::SessionLost) => {
                 self.discard_session(&session);
                 drop(session);
@@ -237,7 +238,8 @@ impl Upstream {
                 self.send_in_session(&session, method, params, cx).await
             }
             other => other,
-        }
+        };
+        outcome.map_err(url_elicitation::screen_error)
     }
 
     async fn send_in_session(
@@ -307,23 +309,9 @@ impl Upstream {
         for _ in 0..self.factory.options.pages_max {
             let mut params = RawObject::new();
             params.set_some("cursor", &cursor);
-            let page = match session.era() {
-                Era::Legacy => session.request_without_call("tools/list", params).await,
-                Era::Modern => {
-                    let ask = |number| {
-                        modern::build_request(
-                            number,
-                            "tools/list",
-                            &params,
-                            None,
-                            &session.options,
-                            None,
-                        )
-                    };
-                    session.send_without_call(ask).await
-                }
+            let Ok(page) = session.fetch_page("tools/list", params).await else {
+                return;
             };
-            let Ok(page) = page else { return };
             cursor = self.record_tools_page(&page).1;
             if cursor.is_none() {
                 self.factory.tools.mark_complete();
@@ -507,12 +495,14 @@ impl UpstreamServer {
         options: Arc<McpClientOptions>,
         cx: &Context,
     ) -> ConnectionParams {
+        let runtime = Handle::try_current().ok();
         ConnectionParams {
             server: self.clone(),
+            changes: ChangeRoute::to_followers(cx, &options, runtime.clone()),
             options,
-            runtime: Handle::try_current().ok(),
-            changes: ChangeRoute::to_followers(cx),
+            runtime,
             tools: Arc::default(),
+            hops: 0,
         }
     }
 
@@ -533,6 +523,9 @@ pub(crate) struct ConnectionParams {
     pub runtime: Option<Handle>,
     pub changes: ChangeRoute,
     pub tools: Arc<ToolCache>,
+    /// Number of agents that the request which opens a legacy session has passed through; 0 for
+    /// sessions of several callers.
+    pub hops: u16,
 }
 
 impl ConnectionParams {
@@ -707,7 +700,8 @@ impl SessionFactory {
                 let opened = self
                     .open_connection(&ServerEndpoint::Sse(url.clone()))
                     .await;
-                initialize(&opened.map_err(|_| TransportError::Status(status))?).await
+                let opened = opened.map_err(|_| TransportError::Status(status))?;
+                initialize(&opened).await
             }
             // A modern server: over HTTP, one that was still loading when the probe timed out.
             (Err(TransportError::Rpc { error, status }), _)
@@ -761,6 +755,7 @@ impl SessionFactory {
             transport,
             notifications,
             options,
+            hops: self.hops,
         })
     }
 

@@ -22,6 +22,8 @@ pub const PROGRESS_TOKEN: &str = "progressToken";
 /// W3C Trace Context of the request.
 pub const TRACEPARENT: &str = "traceparent";
 
+/// Number of agents through which the call has passed, over all gateways: a whole number.
+pub const HOPS: &str = "callboard/hops";
 /// Purpose of the access, for policies that check it: a string.
 pub const PURPOSE: &str = "callboard/purpose";
 /// Maximum length of a purpose, in bytes.
@@ -38,6 +40,7 @@ const HOP_MEMBERS: &[&str] = &[
     SUBSCRIPTION_ID,
     PROGRESS_TOKEN,
     TRACEPARENT,
+    HOPS,
     SOURCE_MESSAGE_META_KEY,
 ];
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_mcp::bridge::{Bridge, BridgeOptions};
+use callboard_mcp::bridge::{Bridge, BridgeOptions, BridgeToolOptions};
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StreamOptions, serve};
 use callboard_mcp::outbound::{
     ChildCommand, Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint,
@@ -47,15 +47,23 @@ pub fn child(script: &str) -> ServerEndpoint {
     ))
 }
 
-/// Returns options of a bridge to a server of this era.
+/// Returns options of a bridge to a server of this era, which sends nothing that the test doesn't:
+/// no list is fetched to check a call or to compare it, and changes are told at short intervals.
 pub fn of(era: Era) -> BridgeOptions {
     let client = McpClientOptions {
         era: EraChoice::Only(era),
         log_level: None,
+        change_interval: Duration::from_millis(10),
+        compares_lists: false,
         ..McpClientOptions::default()
+    };
+    let tools = BridgeToolOptions {
+        checks_listed: false,
+        ..BridgeToolOptions::default()
     };
     BridgeOptions {
         client,
+        tools,
         ..BridgeOptions::default()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use callboard_mcp::bridge::BridgeOptions;
-use callboard_mcp::outbound::{Era, McpClientOptions};
+use callboard_mcp::outbound::{Era, EraChoice, McpClientOptions};
 use callboard_message::{Answer, Failure, FailureKind, Question};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{
@@ -74,10 +74,10 @@ async fn eras_are_found() {
     let (both, _) = site.asker();
     let auto = || BridgeOptions {
         client: McpClientOptions {
-            log_level: None,
-            ..McpClientOptions::default()
+            era: EraChoice::Auto,
+            ..of(Era::Legacy).client
         },
-        ..BridgeOptions::default()
+        ..of(Era::Legacy)
     };
     for (endpoint, said, own, shared) in [(child(script), "a", 1, 0), (both, "s:a", 0, 1)] {
         let bridge = site.bridge(endpoint, auto());

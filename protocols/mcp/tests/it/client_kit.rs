@@ -27,6 +27,7 @@ pub fn only(era: Era) -> McpClientOptions {
 pub fn auto() -> McpClientOptions {
     McpClientOptions {
         listen: false,
+        compares_lists: false,
         log_level: None,
         ..McpClientOptions::default()
     }

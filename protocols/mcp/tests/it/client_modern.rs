@@ -84,6 +84,7 @@ async fn requests_say_everything() {
             .unwrap()
             .starts_with("00-")
     );
+    assert_eq!(hit.body["params"]["_meta"]["callboard/hops"], 1);
     hit.result(done()).await;
     assert!(joined(next).await);
     client.stop().await;

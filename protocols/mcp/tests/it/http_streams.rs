@@ -124,6 +124,33 @@ async fn a_later_reader_takes_over() {
     server.stop().await;
 }
 
+/// Goal: an agent that reports a change without end floods no session, and other changes come
+/// through. Method: three sessions that listen to 200 reports of one change, then one of another.
+#[tokio::test]
+async fn floods_of_an_agent_are_combined() {
+    let server = Served::start().await;
+    let mut streams = Vec::new();
+    let mut client = server.session("2025-11-25", json!({})).await;
+    for _ in 0..3 {
+        let listening = server.session("2025-11-25", json!({})).await;
+        let mut stream = listening.get(None).await;
+        stream.event().await.unwrap();
+        streams.push(stream);
+    }
+    for what in ["flood", "prompts"] {
+        let params = json!({ "name": "announce", "arguments": { "what": what } });
+        client.ask("tools/call", params).await;
+    }
+    for stream in &mut streams {
+        let mut told = 0;
+        while stream.message().await["method"] != "notifications/prompts/list_changed" {
+            told += 1;
+        }
+        assert!((1..=20).contains(&told), "{told}");
+    }
+    server.stop().await;
+}
+
 /// Goal: the connection of a long call is closed, its stream isn't. Method: close after 50 ms; the
 /// client reconnects for each part (2025-11-25 only).
 #[tokio::test]
@@ -210,11 +237,11 @@ async fn nothing_to_resume() {
     assert_eq!(client.get(Some("1-0")).await.status, 200);
     // Notified after the first session, the other one shows when the first has been notified.
     let mut told = other.get(None).await;
-    for _ in 0..3 {
+    for what in ["tools", "prompts", "resources"] {
         client
             .ask(
                 "tools/call",
-                json!({ "name": "announce", "arguments": { "what": "tools" } }),
+                json!({ "name": "announce", "arguments": { "what": what } }),
             )
             .await;
         told.message().await;
@@ -267,20 +294,17 @@ async fn slow_readers_are_cut() {
     let mut client = server.session("2025-11-25", json!({})).await;
     let stream = client.get(None).await;
     // More than the socket's buffers and the stream's limit together hold.
-    let uri = format!("test://{}", "u".repeat(7_000));
-    client
-        .ask("resources/subscribe", json!({ "uri": uri }))
-        .await;
-    for _ in 0..1_500 {
-        client
-            .ask(
-                "tools/call",
-                json!({ "name": "announce", "arguments": { "what": uri } }),
-            )
-            .await;
+    let uri = |number: usize| format!("test://{number:04}{}", "u".repeat(7_000));
+    for number in 0..500 {
+        let params = json!({ "uri": uri(number) });
+        client.ask("resources/subscribe", params).await;
+    }
+    for number in (0..500).cycle().take(1_500) {
+        let params = json!({ "name": "announce", "arguments": { "what": uri(number) } });
+        client.ask("tools/call", params).await;
     }
     let body = soon(stream.rest()).await;
-    assert!(body.len() < 1_500 * uri.len(), "{} bytes", body.len());
+    assert!(body.len() < 1_500 * uri(0).len(), "{} bytes", body.len());
     // The session itself continues.
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     server.stop().await;

@@ -54,6 +54,10 @@ mod bridge_roots;
 mod bridge_faults;
 // Retries of tool calls, and cached results.
 mod bridge_tools;
+// Tools that can't be called, arguments that don't fit, addresses that nobody is sent to.
+mod bridge_supply;
+// Floods of change notifications, and gateways in a circle.
+mod bridge_changes;
 // Upstreams that require OAuth, honest and hostile ones.
 mod auth;
 // A handler that waits for the test.

@@ -69,7 +69,7 @@ pub struct Linger {
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ())]
 pub struct Announce {
-    /// `tools`, `prompts`, `resources`, or the URI of a resource.
+    /// `tools`, `prompts`, `resources`, the URI of a resource, or `flood`: tools, 200 times.
     pub what: String,
 }
 
@@ -116,6 +116,9 @@ impl SyncHandler<Babble> for Everything {
 
 impl SyncHandler<Announce> for Everything {
     fn handle(&mut self, message: Announce, cx: &mut Context) {
+        if message.what == "flood" {
+            return (0..200).for_each(|_| cx.notify_changed(CapabilityChange::Tools));
+        }
         cx.notify_changed(match &*message.what {
             "tools" => CapabilityChange::Tools,
             "prompts" => CapabilityChange::Prompts,

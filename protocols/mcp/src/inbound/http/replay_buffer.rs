@@ -208,6 +208,17 @@ impl MessageSink for ReplayBuffer {
         (!slow || self.kind == StreamKind::Unsolicited) && self.send(message)
     }
 
+    fn send_once(&self, message: Bytes) -> bool {
+        let is_pending = {
+            let inner = self.inner.lock();
+            let read = inner.read_events.saturating_sub(inner.dropped_events) as usize;
+            let line = [b"\ndata: ", &*message, b"\n\n"].concat();
+            let mut unread = inner.events.iter().skip(read);
+            unread.any(|event| event.ends_with(&line))
+        };
+        is_pending || self.send_lossy(message)
+    }
+
     fn can_ask(&self) -> bool {
         self.has_reader
     }
@@ -423,6 +434,22 @@ mod tests {
             3
         );
         assert!(matches!(next(&mut reader), Poll::Ready(None)));
+    }
+
+    /// Goal: a message that waits to be read isn't queued twice, and is sent again once it was
+    /// read. Method: two messages, repeated, of which the last is the end of the first.
+    #[test]
+    fn waiting_messages_are_not_repeated() {
+        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS);
+        let (one, two) = (r#"{"a":1}"#, r#"1}"#);
+        assert!((0..9).all(|_| log.send_once(one.into()) && log.send_once(two.into())));
+        let mut reader = log.reader_after(None).unwrap();
+        for sent in [one, two] {
+            assert!(event(&mut reader).contains(&format!("data: {sent}\n")));
+        }
+        assert!(next(&mut reader).is_pending());
+        assert!(log.send_once(one.into()));
+        assert!(event(&mut reader).contains(one));
     }
 
     /// Goal: text can't forge an event. Method: line ends of each kind in a message.

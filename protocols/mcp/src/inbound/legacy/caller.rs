@@ -154,7 +154,7 @@ impl Caller for SessionCaller {
 
     fn changed(&self, change: CapabilityChange) {
         if let Some(session) = self.session.upgrade() {
-            session.notify_change(&change);
+            session.report_change(&change);
         }
     }
 

@@ -26,13 +26,16 @@ use tokio_util::sync::CancellationToken;
 use super::agent_adapter::RpcResult;
 use super::client_messages::MessageSink;
 use super::endpoint::{ChangeSubscription, ResourceSubscription, change_notification};
-use super::options::{PENDING_REQUESTS_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use super::options::{
+    CHANGE_INTERVAL, PENDING_REQUESTS_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX,
+};
 use super::request::{
     ClientMessage, McpMethod, McpRequest, MetaName, ParamName, RequestParams, RunningRequests,
     parse_params_object,
 };
 use super::response::{self, EncodedResponse, RequestResult, ResponseForm};
 use super::tasks::{TaskRequest, TaskService};
+use crate::change_damper::ChangeDamper;
 use crate::wire::{Era, Revision, code as mcp, hmcp};
 use caller::{SessionCaller, SessionElicitations};
 
@@ -55,6 +58,8 @@ pub(crate) struct LegacySession {
     state: Mutex<SessionState>,
     /// Subscription to the agent's changes. Its number identifies the session within this process.
     change_subscription: ChangeSubscription,
+    /// Damper of the changes that the client is notified of.
+    changes: ChangeDamper,
     /// View of the session for agents: a caller for messages outside requests, the session's end,
     /// and changes of the client's roots.
     peer: Arc<PeerSession>,
@@ -92,9 +97,18 @@ impl LegacySession {
                 state: Mutex::default(),
                 change_subscription: tasks.endpoint.changes.subscribe(move |change| {
                     if let Some(session) = listener.upgrade() {
-                        session.notify_change(change);
+                        session.report_change(change);
                     }
                 }),
+                changes: {
+                    let session = session.clone();
+                    ChangeDamper::new(CHANGE_INTERVAL, None, move |change| {
+                        if let Some(session) = session.upgrade() {
+                            session.notify_change(change);
+                        }
+                        None
+                    })
+                },
                 peer: Arc::new(PeerSession::new(over.clone(), Arc::new(background))),
                 initialized: CancellationToken::new(),
                 closed: over,
@@ -125,7 +139,7 @@ impl LegacySession {
     ) -> EncodedResponse {
         let outcome = match (request.method, self.revision()) {
             // These two belong to no initialized session.
-            (McpMethod::Initialize, _) => Box::pin(self.initialize(request.params.raw())).await,
+            (McpMethod::Initialize, _) => Box::pin(self.initialize(&request.params)).await,
             (McpMethod::Ping, _) => Ok(empty_result()),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
             (_, Some(revision)) => {
@@ -154,7 +168,7 @@ impl LegacySession {
     ) -> (CallContext, CancellationToken) {
         let mut call = CallContext::new(self.principal.clone());
         let cancel = call.cancel.clone();
-        call.trace = params.trace();
+        (call.trace, call.hops) = (params.trace(), params.hops());
         call.caller = Some(self.caller(sink, cancel.clone(), params));
         call.session = Some(self.peer.clone());
         (call, cancel)
@@ -268,36 +282,49 @@ impl LegacySession {
         self.questions.close();
     }
 
-    /// Notifies the client of a change of a list, or of a resource that it has subscribed to.
+    /// Notifies the client of a change of a list, or of a resource that it has subscribed to, at
+    /// most once per [`CHANGE_INTERVAL`].
+    fn report_change(&self, change: &CapabilityChange) {
+        if self.wants_change(change) {
+            self.changes.report(change);
+        }
+    }
+
+    fn wants_change(&self, change: &CapabilityChange) -> bool {
+        let state = self.state.lock();
+        let is_watched = match change {
+            CapabilityChange::Resource(uri) => state.subscriptions.contains_key(uri),
+            _ => true,
+        };
+        is_watched && !state.closed && self.initialized.is_cancelled()
+    }
+
     fn notify_change(&self, change: &CapabilityChange) {
         let Some((method, params)) = change_notification(change) else {
             return;
         };
-        let is_wanted = {
-            let state = self.state.lock();
-            !state.closed
-                && !matches!(change, CapabilityChange::Resource(uri) if !state.subscriptions.contains_key(uri))
-        };
-        if !self.initialized.is_cancelled() || !is_wanted {
+        // It may have changed its subscriptions meanwhile.
+        if !self.wants_change(change) {
             return;
         }
         let params = (!params.is_empty()).then(|| params.to_raw());
         self.unsolicited
-            .send_lossy(encode_notification(method, params.as_deref()).into());
+            .send_once(encode_notification(method, params.as_deref()).into());
     }
 
-    async fn initialize(&self, params: Option<&RawValue>) -> RpcResult {
+    async fn initialize(&self, params: &RequestParams) -> RpcResult {
         let twice =
             || RpcError::invalid_request("the session is initialized already: begin another one");
         if self.client.get().is_some() {
             return Err(twice());
         }
-        let client = InitializedClient::from_params(params)?;
+        let client = InitializedClient::from_params(params.raw())?;
         let revision = client.revision;
         // Set before the description, which a remote server gives in a session that is opened with
         // this client's capabilities.
         self.client.set(client).map_err(|_| twice())?;
         let mut call = CallContext::new(self.principal.clone());
+        call.hops = params.hops();
         call.caller = Some(self.peer.caller.clone());
         call.session = Some(self.peer.clone());
         let about = self.tasks.endpoint.adapter().describe(call).await;

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::ModernRequest;
 use super::pending_elicitations::ModernCaller;
 use super::suspended_requests::cancelled_error;
+use crate::change_damper::ChangeDamper;
 use crate::inbound::endpoint::{AgentEndpoint, ResourceSubscription, change_notification};
+use crate::inbound::options::CHANGE_INTERVAL;
 use crate::inbound::request::{ParamName, RequestParams};
 use crate::inbound::response::RequestResult;
 use crate::inbound::tasks;
@@ -36,6 +38,7 @@ const LIST_SUBSCRIPTIONS: [(&str, &str, CapabilityChange); 3] = [
 ];
 
 /// Changes that a client has subscribed to.
+#[derive(Clone)]
 struct SubscriptionFilter {
     /// Entries of [`LIST_SUBSCRIPTIONS`] that the client wants: member of the filter, server
     /// capability, change.
@@ -85,9 +88,16 @@ pub(super) async fn listen(request: ModernRequest<'_>) -> Result<RequestResult, 
     let lost = CancellationToken::new();
     let (change_sender, mut changes) = mpsc::channel(QUEUED_CHANGES_MAX);
     let overflow = lost.clone();
-    let _listening = endpoint.changes.subscribe(move |change| {
+    let damper = ChangeDamper::new(CHANGE_INTERVAL, None, move |change| {
         if change_sender.try_send(change.clone()).is_err() {
             overflow.cancel();
+        }
+        None
+    });
+    let may_want = filter.clone();
+    let _listening = endpoint.changes.subscribe(move |change| {
+        if may_want.includes(change) {
+            damper.report(change);
         }
     });
     let _watched = subscribe_resources(endpoint, &call, &mut filter).await;
@@ -216,14 +226,17 @@ impl SubscriptionFilter {
         members
     }
 
+    fn includes(&self, change: &CapabilityChange) -> bool {
+        match change {
+            CapabilityChange::Resource(uri) => self.uris.contains(uri),
+            list => self.lists.iter().any(|(.., wanted)| wanted == list),
+        }
+    }
+
     /// Returns the notification of a change for the subscription `id`; `None` if the filter doesn't
     /// include the change.
     fn notification_for(&self, change: &CapabilityChange, id: &RequestId) -> Option<bytes::Bytes> {
-        let is_wanted = match change {
-            CapabilityChange::Resource(uri) => self.uris.contains(uri),
-            list => self.lists.iter().any(|(.., wanted)| wanted == list),
-        };
-        let (method, params) = change_notification(change).filter(|_| is_wanted)?;
+        let (method, params) = change_notification(change).filter(|_| self.includes(change))?;
         Some(notification(method, id, params))
     }
 }

@@ -199,6 +199,7 @@ impl ModernRequest<'_> {
     fn call_context(&self) -> CallContext {
         CallContext {
             trace: self.meta.trace,
+            hops: self.meta.hops,
             ..CallContext::new(self.principal.clone())
         }
     }

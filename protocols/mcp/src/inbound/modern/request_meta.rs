@@ -21,6 +21,8 @@ pub(crate) struct RequestMeta {
     /// Progress reporter; `None` if the client wants no progress.
     pub progress: Option<ProgressReporter>,
     pub trace: TraceContext,
+    /// Number of agents through which the request has passed.
+    pub hops: u16,
     /// Answers to questions of the suspended call that this request resumes.
     pub input_responses: Option<RawObject>,
     /// Signed state of the suspended call that this request resumes.
@@ -74,6 +76,7 @@ impl RequestMeta {
             log_level: level,
             progress: token.map(ProgressReporter::for_token),
             trace: params.trace(),
+            hops: params.hops(),
             input_responses: responses
                 .map_err(|_| malformed_member("inputResponses", "an object"))?,
             request_state: state.map_err(|_| malformed_member("requestState", "a string"))?,

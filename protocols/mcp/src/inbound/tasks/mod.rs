@@ -185,7 +185,7 @@ impl TaskService {
     ) -> Result<StartedTask, RpcError> {
         // The task has a call of its own, because the request's call ends with the response.
         let mut call = CallContext::new(request.call.principal.clone());
-        call.trace = request.call.trace;
+        (call.trace, call.hops) = (request.call.trace, request.call.hops);
         let background = request.background.as_ref();
         let observer = background.map(|background| background(call.cancel.clone()));
         let work = self.call_tool(request.request.clone(), request.revision, call);

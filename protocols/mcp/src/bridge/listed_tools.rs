@@ -1,0 +1,165 @@
+//! Tools that a server has listed on one connection.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use callboard_message::RawObject;
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::outbound::UpstreamSession;
+
+/// Maximum number of tools of one list that can be called. Further ones are unknown.
+pub(crate) const LISTED_TOOLS_MAX: usize = 10_000;
+/// Time after which a list that couldn't be read is fetched again.
+const LIST_RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Tools of a list, with their input schemas, by name.
+#[derive(Default)]
+pub(crate) struct ToolTable(HashMap<String, ListedTool>);
+
+/// Tool as its clients see it.
+pub(crate) struct ListedTool {
+    /// Input schema; `None` if the tool has none.
+    pub input_schema: Option<Box<RawValue>>,
+    /// SHA-256 of the input schema.
+    pub digest: [u8; 32],
+}
+
+impl ToolTable {
+    /// Adds the tools of a page of `tools/list`. Returns the cursor of the next page; `None` at the
+    /// end of the list.
+    ///
+    /// # Errors
+    /// `()` if the page is no list of tools.
+    pub fn add_page(&mut self, page: &RawValue) -> Result<Option<String>, ()> {
+        let page = RawObject::parse(page).map_err(drop)?;
+        let tools: Vec<Box<RawValue>> = page.read("tools").ok_or(())?;
+        for tool in tools {
+            // Members with the same name make a tool ambiguous, and so unknown.
+            let Ok(tool) = RawObject::parse(&tool) else {
+                continue;
+            };
+            let Some(name) = tool.text("name") else {
+                continue;
+            };
+            if self.0.len() >= LISTED_TOOLS_MAX && !self.0.contains_key(&name) {
+                break;
+            }
+            let schema = tool.get("inputSchema").map(RawValue::to_owned);
+            let text = schema.as_deref().map_or("", RawValue::get);
+            let listed = ListedTool {
+                digest: Sha256::digest(text).into(),
+                input_schema: schema,
+            };
+            self.0.insert(name, listed);
+        }
+        Ok(page.text("nextCursor"))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&ListedTool> {
+        self.0.get(name)
+    }
+}
+
+/// Latest list of tools on one connection.
+#[derive(Default)]
+pub(crate) struct ListedTools {
+    latest: Mutex<Option<Listing>>,
+    /// Locked while the list is fetched, so that concurrent calls fetch it once.
+    pub fetching: tokio::sync::Mutex<()>,
+    /// Time until which a list that couldn't be read isn't fetched again.
+    unreadable_until: Mutex<Option<Instant>>,
+}
+
+struct Listing {
+    table: Arc<ToolTable>,
+    moment: ListMoment,
+}
+
+/// State of a session for which a list holds.
+#[derive(Clone)]
+pub(crate) struct ListMoment {
+    session: Weak<UpstreamSession>,
+    edition: u64,
+}
+
+impl ListMoment {
+    /// Returns the current state of `session`. A list that is requested from now on holds at least
+    /// for it.
+    pub fn now(session: &Arc<UpstreamSession>) -> Self {
+        Self {
+            session: Arc::downgrade(session),
+            edition: session.notifications.tools_edition(),
+        }
+    }
+}
+
+impl ListedTools {
+    /// Returns the list of `session`; `None` if there is none, or the server has reported a change
+    /// since.
+    pub fn current(&self, session: &Arc<UpstreamSession>) -> Option<Arc<ToolTable>> {
+        let now = ListMoment::now(session);
+        let latest = self.latest.lock();
+        let listing = latest.as_ref().filter(|listing| {
+            listing.moment.edition == now.edition && listing.moment.session.ptr_eq(&now.session)
+        })?;
+        Some(listing.table.clone())
+    }
+
+    /// Returns the latest list, even if it isn't current.
+    pub fn latest(&self) -> Option<Arc<ToolTable>> {
+        let latest = self.latest.lock();
+        latest.as_ref().map(|listing| listing.table.clone())
+    }
+
+    /// Records a whole list, which was requested at `moment`.
+    pub fn record(&self, table: Arc<ToolTable>, moment: ListMoment) {
+        *self.unreadable_until.lock() = None;
+        *self.latest.lock() = Some(Listing { table, moment });
+    }
+
+    /// Records that the list can't be read.
+    pub fn record_unreadable(&self) {
+        *self.unreadable_until.lock() = Some(Instant::now() + LIST_RETRY_PAUSE);
+    }
+
+    /// Returns true if the list couldn't be read a short time ago.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable_until
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: String) -> Box<RawValue> {
+        RawValue::from_string(json).unwrap()
+    }
+
+    /// Goal: a table holds what a client can see, and no more than the limit. Method: pages with
+    /// ambiguous, nameless and usual tools; pages that aren't lists; one tool more than the limit.
+    #[test]
+    fn tables_are_bounded() {
+        let mut table = ToolTable::default();
+        let page = r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","name":"c"},{"x":1},7],"nextCursor":"n"}"#;
+        assert_eq!(table.add_page(&raw(page.into())), Ok(Some("n".into())));
+        assert!(table.get("a").unwrap().input_schema.is_some());
+        assert!(table.get("b").is_none() && table.get("c").is_none());
+        for other in [r#"{"content":[]}"#, "[]", r#"{"tools":{}}"#] {
+            assert_eq!(table.add_page(&raw(other.into())), Err(()));
+        }
+        for n in 0..LISTED_TOOLS_MAX {
+            let page = format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#);
+            assert_eq!(table.add_page(&raw(page)), Ok(None));
+        }
+        assert!(table.get(&format!("t{}", LISTED_TOOLS_MAX - 2)).is_some());
+        assert!(table.get(&format!("t{}", LISTED_TOOLS_MAX - 1)).is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! Addresses that a server may have a person visit.
+
+use callboard_message::{Failure, Question, RawObject};
+use reqwest::Url;
+use url::Host;
+
+use super::exchange::TransportError;
+use crate::wire::code::URL_ELICITATION_REQUIRED;
+
+/// Checks that a question doesn't send a person to an address without encryption.
+///
+/// # Errors
+/// `Rejected` for a URL elicitation whose address isn't `https`, or `http` on a loopback address.
+pub(crate) fn check_question(question: &Question) -> Result<(), Failure> {
+    match question {
+        Question::Elicit(elicitation) if elicitation.is_url() => {
+            check_address(elicitation.target_url().as_deref())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Replaces an error by which a server requires visits, if one of its addresses isn't one that
+/// [`check_question`] passes. Other errors are returned unchanged.
+pub(crate) fn screen_error(error: TransportError) -> TransportError {
+    let TransportError::Rpc { error: rpc, .. } = &error else {
+        return error;
+    };
+    if rpc.code != URL_ELICITATION_REQUIRED {
+        return error;
+    }
+    let data = rpc
+        .data
+        .as_deref()
+        .and_then(|data| RawObject::parse(data).ok());
+    let required: Vec<RawObject> = data
+        .and_then(|data| data.read("elicitations"))
+        .unwrap_or_default();
+    let checked = required
+        .iter()
+        .try_for_each(|elicitation| check_address(elicitation.text("url").as_deref()));
+    match checked {
+        Ok(()) => error,
+        Err(refusal) => TransportError::Failed(refusal),
+    }
+}
+
+fn check_address(url: Option<&str>) -> Result<(), Failure> {
+    let url = url.and_then(|url| Url::parse(url).ok());
+    let scheme = url.as_ref().map_or("", Url::scheme);
+    let is_local = || match url.as_ref().and_then(Url::host) {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match scheme {
+        "https" => Ok(()),
+        "http" if is_local() => Ok(()),
+        scheme => Err(Failure::rejected(format!(
+            "the server asks to visit an address with the scheme `{scheme}`: it must be `https`, or `http` on a loopback address"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard_message::Elicitation;
+    use callboard_rpc::RpcError;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    /// Goal: a person is sent to encrypted pages and pages of this machine only, by a question and
+    /// by an error. Method: a table of addresses, each as both.
+    #[test]
+    fn addresses() {
+        for (url, passes) in [
+            ("https://a.example/x?y", true),
+            ("http://localhost:8080/", true),
+            ("http://127.0.0.1/", true),
+            ("http://[::1]:1/", true),
+            ("http://a.example/", false),
+            ("http://localhost.a.example/", false),
+            ("http://127.0.0.1.a.example/", false),
+            ("http://192.168.0.1/", false),
+            ("javascript:alert(1)", false),
+            ("file:///etc/passwd", false),
+            ("data:text/html,x", false),
+            ("HTTPS://a.example", true),
+            ("a.example", false),
+            ("", false),
+        ] {
+            let question = Question::Elicit(Elicitation::url("Go", url, "e1"));
+            assert_eq!(check_question(&question).is_ok(), passes, "{url}");
+            let elicitations = json!({ "elicitations": [
+                { "mode": "url", "url": "https://a.example" }, { "mode": "url", "url": url }
+            ] });
+            let rpc = RpcError {
+                code: URL_ELICITATION_REQUIRED,
+                message: "visit".into(),
+                data: Some(to_raw_value(&elicitations).unwrap()),
+            };
+            let error = TransportError::Rpc {
+                error: rpc,
+                status: None,
+            };
+            let is_kept = matches!(screen_error(error), TransportError::Rpc { .. });
+            assert_eq!(is_kept, passes, "{url}");
+        }
+        assert!(check_question(&Question::elicit("Name?", json!({}))).is_ok());
+    }
+}
