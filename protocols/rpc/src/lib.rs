@@ -5,6 +5,7 @@
 //! and forwarded unchanged.
 
 pub use auth_failures::*;
+pub use buffer_budget::*;
 pub use credential::*;
 pub use decode::*;
 pub use egress::*;
@@ -22,6 +23,7 @@ pub use sse::*;
 pub use webhook::*;
 
 mod auth_failures;
+mod buffer_budget;
 mod credential;
 mod decode;
 mod egress;

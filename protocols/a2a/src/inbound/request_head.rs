@@ -6,9 +6,9 @@ use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, ACCEPT, HeaderMap, HeaderName};
 use actix_web::web::Payload;
-use bytes::BytesMut;
 use callboard_message::Principal;
 use callboard_rpc::serve::accept_header;
+use callboard_rpc::serve::buffers::RequestBody;
 use callboard_rpc::serve::guard::{self, HttpRejection, http_rejection};
 use url::form_urlencoded;
 
@@ -193,12 +193,12 @@ fn accepts_events_only(headers: &HeaderMap) -> bool {
 /// Reads the body of a request, which may be empty.
 ///
 /// # Errors
-/// 400, 408, 413 or 415.
+/// 400, 408, 413, 415 or 503.
 pub(super) async fn read_body(
     request: &HttpRequest,
     payload: Payload,
     options: &A2aOptions,
-) -> Result<BytesMut, HttpRejection> {
+) -> Result<RequestBody, HttpRejection> {
     guard::read_json(
         request,
         payload,

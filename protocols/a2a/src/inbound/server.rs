@@ -389,15 +389,12 @@ impl HttpEndpoint {
         let options = &self.server.options;
         let head = RequestHead::from_request(request, options)?;
         let body = match *request.method() {
-            Method::POST => request_head::read_body(request, payload, options).await?,
-            _ => Default::default(),
+            Method::POST => Some(request_head::read_body(request, payload, options).await?),
+            _ => None,
         };
         self.perform(request, head, binding, route.dialect, busy, || {
-            let body = if body.is_empty() {
-                None
-            } else {
-                Some(parse_body(&body, options)?)
-            };
+            let body = body.as_deref().filter(|body| !body.is_empty());
+            let body = body.map(|body| parse_body(body, options)).transpose()?;
             A2aRequest::from_path(&route, request.query_string(), body)
         })
         .await

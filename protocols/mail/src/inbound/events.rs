@@ -21,7 +21,7 @@ use callboard_message::mail::{
 };
 use callboard_message::{Failure, FailureKind, Principal};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::websocket::{self, WebSocketReader};
+use callboard_rpc::serve::websocket::{self, WebSocketError, WebSocketReader};
 use callboard_rpc::serve::{
     ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header,
 };
@@ -290,7 +290,7 @@ impl EventSocket {
                             }
                             Some(Ok(AggregatedMessage::Pong(_))) => {}
                             Some(Ok(AggregatedMessage::Close(_))) | None => break None,
-                            Some(Err(ProtocolError::Overflow)) => {
+                            Some(Err(WebSocketError::Protocol(ProtocolError::Overflow))) => {
                                 break socket_close(CloseCode::Size, "the frame is too large");
                             }
                             Some(Err(_)) => break socket_close(CloseCode::Protocol, "the frame can't be read"),

@@ -13,7 +13,7 @@
 //! | a body or query that isn't valid | 422, which names the member |
 //! | too many messages | 429, with `Retry-After` |
 //! | a failure of the store, or a defect | 500 |
-//! | no capacity; no reply of the mailroom in time | 503; 504 |
+//! | no capacity, or no memory left for messages; no reply of the mailroom in time | 503; 504 |
 
 mod events;
 mod http;

@@ -9,6 +9,7 @@ use callboard_message::mail::{
     MailView, MarkRead, MemberId, MessageHistory, ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::{Failure, Message, RawObject};
+use callboard_rpc::serve::buffers::RequestBody;
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use serde::de::DeserializeOwned;
@@ -288,7 +289,7 @@ impl MailRequest<'_> {
         }
     }
 
-    async fn read_bytes(&self, payload: Payload) -> Result<bytes::BytesMut, ProblemResponse> {
+    async fn read_bytes(&self, payload: Payload) -> Result<RequestBody, ProblemResponse> {
         let MailServerOptions {
             limits,
             body_timeout,

@@ -5,13 +5,14 @@ use callboard_rpc::encode_error;
 use std::future::pending;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use callboard_message::Principal;
 use callboard_rpc::{
-    DecodeError, DecodeFailure, DecodedLine, JsonError, LineDecoder, RequestId, RpcError, decode,
-    encode_line,
+    BufferAccount, BufferReservation, ClosableBuffer, DecodeError, DecodeFailure, DecodedLine,
+    JsonError, LineDecoder, ReaderReservation, RequestId, RpcError, decode, encode_line,
 };
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
@@ -55,8 +56,10 @@ pub async fn serve_stdio(
     let service = ModernService::new(agent, inbound);
     // No client comes back for the tasks or suspended calls of a pipe.
     let ends = CloseOnDrop(service.clone());
-    let (pipe, queue) = OutgoingQueue::new(queue_bytes_max);
-    let mut requests = RequestRunner::new(service, Arc::new(principal), pipe.clone(), requests_max);
+    // One client alone, whose queue has its own limit, needs no share of a budget.
+    let (pipe, queue) = OutgoingQueue::new(queue_bytes_max, None);
+    let principal = Arc::new(principal);
+    let mut requests = RequestRunner::new(service, principal, pipe.clone(), requests_max, None);
     let mut lines = LineDecoder::new(limits.body_bytes_max);
     let mut writing = pin!(write_lines(queue, writer));
     let ended = loop {
@@ -125,16 +128,70 @@ pub(crate) struct OutgoingQueue {
     capacity: Arc<Semaphore>,
     bytes_max: usize,
     queue: mpsc::Sender<QueuedMessage>,
+    queued: Arc<QueuedBytes>,
 }
 
 pub(crate) enum QueuedMessage {
-    Message(Bytes, OwnedSemaphorePermit),
+    Message(Bytes, QueueRoom),
     End,
 }
 
+/// Bytes of the queued messages, counted in the node's budget.
+struct QueuedBytes {
+    bytes: AtomicUsize,
+    /// `None` without a budget.
+    held: Option<ReaderReservation>,
+    /// Cancelled once the budget has closed the queue.
+    closed: CancellationToken,
+}
+
+/// Room of one message in a queue, until it is dropped.
+pub(crate) struct QueueRoom {
+    _permit: OwnedSemaphorePermit,
+    bytes: usize,
+    queued: Arc<QueuedBytes>,
+}
+
+impl QueueRoom {
+    fn new(permit: OwnedSemaphorePermit, bytes: usize, queued: &Arc<QueuedBytes>) -> Self {
+        queued.bytes.fetch_add(bytes, Ordering::Relaxed);
+        queued.track();
+        Self {
+            _permit: permit,
+            bytes,
+            queued: queued.clone(),
+        }
+    }
+}
+
+impl Drop for QueueRoom {
+    fn drop(&mut self) {
+        self.queued.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.queued.track();
+    }
+}
+
+impl QueuedBytes {
+    fn track(&self) {
+        if let Some(held) = &self.held {
+            held.track(|| self.bytes.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl ClosableBuffer for QueuedBytes {
+    fn close_buffer(&self) {
+        self.closed.cancel();
+    }
+}
+
 impl OutgoingQueue {
-    /// Creates a queue and its receiving end, for [`write_lines`].
-    pub fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<QueuedMessage>) {
+    /// Creates a queue and its receiving end, for [`write_lines`]. Its messages count for
+    /// `account`, if given, which closes the queue if the peer reads too slowly.
+    pub fn new(
+        bytes_max: usize,
+        account: Option<&BufferAccount>,
+    ) -> (Arc<Self>, mpsc::Receiver<QueuedMessage>) {
         let bytes_max = bytes_max.clamp(
             MESSAGE_COST_MIN_BYTES,
             Semaphore::MAX_PERMITS.min(u32::MAX as usize),
@@ -146,9 +203,19 @@ impl OutgoingQueue {
                 capacity: Arc::new(Semaphore::new(bytes_max)),
                 bytes_max,
                 queue,
+                queued: Arc::new_cyclic(|bytes: &Weak<QueuedBytes>| QueuedBytes {
+                    bytes: AtomicUsize::new(0),
+                    held: account.map(|account| account.reader(bytes.clone())),
+                    closed: CancellationToken::new(),
+                }),
             }),
             queued,
         )
+    }
+
+    /// Waits until the budget closes the queue, because its peer reads too slowly.
+    pub async fn closed(&self) {
+        self.queued.closed.cancelled().await;
     }
 
     /// Sends a message that must not be lost; waits for room in the queue.
@@ -161,9 +228,10 @@ impl OutgoingQueue {
             .acquire_many_owned(self.queue_cost(message.len()))
             .await
         {
+            let room = QueueRoom::new(permit, message.len(), &self.queued);
             let _ = self
                 .queue
-                .try_send(QueuedMessage::Message(message.into(), permit));
+                .try_send(QueuedMessage::Message(message.into(), room));
         }
     }
 
@@ -186,8 +254,9 @@ impl MessageSink for OutgoingQueue {
         else {
             return false;
         };
+        let room = QueueRoom::new(permit, message.len(), &self.queued);
         self.queue
-            .try_send(QueuedMessage::Message(message, permit))
+            .try_send(QueuedMessage::Message(message, room))
             .is_ok()
     }
 }
@@ -202,7 +271,7 @@ async fn write_lines(
         let mut ended = false;
         for queued in next.drain(..) {
             match queued {
-                QueuedMessage::Message(message, _permit) => {
+                QueuedMessage::Message(message, _room) => {
                     writer.write_all(&encode_line(message.into())).await?
                 }
                 QueuedMessage::End => ended = true,
@@ -231,6 +300,8 @@ pub(crate) struct RequestRunner {
     /// Running requests of the modern era, which has no sessions. Those of the legacy era are in
     /// `session`.
     stateless: Arc<RunningRequests>,
+    /// Account that the running requests count for; `None` without a budget.
+    account: Option<BufferAccount>,
 }
 
 impl RequestRunner {
@@ -239,6 +310,7 @@ impl RequestRunner {
         principal: Arc<Principal>,
         pipe: Arc<OutgoingQueue>,
         running_max: usize,
+        account: Option<BufferAccount>,
     ) -> Self {
         let session =
             legacy::LegacySession::open(service.tasks.clone(), principal.clone(), pipe.clone());
@@ -254,6 +326,7 @@ impl RequestRunner {
             running,
             running_max: running_max.max(1),
             stateless,
+            account,
         }
     }
 
@@ -301,7 +374,9 @@ impl RequestRunner {
         };
         let is_modern = message.is_modern();
         match message {
-            ClientMessage::Request(id, request) => self.start_request(id, request, is_modern),
+            ClientMessage::Request(id, request) => {
+                self.start_request(id, request, line.len(), is_modern);
+            }
             ClientMessage::Response(response) => self.session.questions.handle_response(response),
             ClientMessage::Notification(notification) => {
                 if notification.method != "notifications/cancelled"
@@ -314,31 +389,38 @@ impl RequestRunner {
     }
 
     /// Answers an invalid line with an error.
-    fn reject(&mut self, id: Option<&RequestId>, error: &RpcError) {
+    pub fn reject(&mut self, id: Option<&RequestId>, error: &RpcError) {
         let (pipe, answer) = (self.pipe.clone(), encode_error(id, error));
         self.spawn(async move { pipe.send_reliably(answer).await });
     }
 
-    /// Returns the error for a request beyond the limit of running ones.
-    fn overloaded(&self) -> RpcError {
-        RpcError::new(
-            mcp::OVERLOADED,
-            format!(
+    /// Returns the reservation of a request of `bytes` bytes, which is held while it runs.
+    ///
+    /// # Errors
+    /// `OVERLOADED` if too many requests are running, or the budget of buffered bytes is used up.
+    fn admit(&self, bytes: usize) -> Result<Option<BufferReservation>, RpcError> {
+        if self.running.len() >= self.running_max {
+            let message = format!(
                 "{} requests are running, which is the limit: wait for one to end",
                 self.running_max
-            ),
-        )
+            );
+            return Err(RpcError::new(mcp::OVERLOADED, message));
+        }
+        let account = self.account.as_ref();
+        let held = account.map(|account| account.reserve(bytes)).transpose();
+        held.map_err(|full| RpcError::new(mcp::OVERLOADED, full.to_string()))
     }
 
-    fn start_request(&mut self, id: RequestId, request: McpRequest, is_modern: bool) {
-        if self.running.len() >= self.running_max {
-            let error = self.overloaded();
-            return self.reject(Some(&id), &error);
-        }
+    fn start_request(&mut self, id: RequestId, request: McpRequest, bytes: usize, is_modern: bool) {
+        let held = match self.admit(bytes) {
+            Ok(held) => held,
+            Err(error) => return self.reject(Some(&id), &error),
+        };
         let pipe = self.pipe.clone();
         if !is_modern {
             let session = self.session.clone();
             return self.spawn(async move {
+                let _held = held;
                 let answer = session.handle_request(id, request, pipe.clone()).await;
                 if let Some(answer) = answer.body {
                     pipe.send_reliably(answer).await;
@@ -351,6 +433,7 @@ impl RequestRunner {
             self.stateless.clone(),
         );
         self.spawn(async move {
+            let _held = held;
             let hung_up = CancellationToken::new();
             let answer = match stateless.register(&id, &hung_up) {
                 Err(error) => EncodedResponse::error(Some(&id), error),
@@ -368,12 +451,13 @@ impl RequestRunner {
     }
 
     fn start_batch(&mut self, line: Bytes) {
-        if self.running.len() >= self.running_max {
-            let error = self.overloaded();
-            return self.reject(None, &error);
-        }
+        let held = match self.admit(line.len()) {
+            Ok(held) => held,
+            Err(error) => return self.reject(None, &error),
+        };
         let (session, pipe) = (self.session.clone(), self.pipe.clone());
         self.spawn(async move {
+            let _held = held;
             let sink: Arc<dyn MessageSink> = pipe.clone();
             if let Some(answer) = answer_batch(&session, &line, &sink).await {
                 pipe.send_reliably(answer).await;

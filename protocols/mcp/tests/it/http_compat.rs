@@ -5,7 +5,7 @@ use callboard_mcp::inbound::{
 };
 use callboard_rpc::UnauthenticatedAccess;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::kit::{Connection, header, soon};
@@ -83,7 +83,17 @@ impl Socket {
         self.connection.send(&frame).await;
     }
 
-    async fn send(&mut self, message: impl ToString) {
+    /// Sends the first `sent` bytes of a message, of which the header declares `declared`. The server
+    /// may close the socket before it has read them.
+    pub async fn send_half(&mut self, declared: usize, sent: usize) {
+        let mut frame = vec![0x80 | TEXT, 0x80 | 127];
+        frame.extend((declared as u64).to_be_bytes());
+        frame.extend([0; 4]);
+        frame.resize(frame.len() + sent, b' ');
+        let _ = soon(self.connection.0.write_all(&frame)).await;
+    }
+
+    pub async fn send(&mut self, message: impl ToString) {
         self.send_frame(TEXT, message.to_string().as_bytes()).await;
     }
 

@@ -73,6 +73,8 @@ mod legacy_session;
 mod http_streams;
 // Per-principal shares of the limits.
 mod http_shares;
+// Memory of half-sent bodies and unread responses.
+mod http_memory;
 // Rejected HTTP requests: foreign sources, wrong headers, invalid messages, exceeded limits.
 mod http_guards;
 // Principals by key, without trust in other claims, until the key is revoked.

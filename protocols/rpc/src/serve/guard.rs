@@ -5,15 +5,15 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
-use bytes::BytesMut;
 use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
+use super::buffers::{self, RequestBody};
 use super::rejections::mark_rejected;
 use crate::{
-    AccessControl, AllowedHosts, AllowedOrigins, CredentialError, PresentedCredential,
-    is_forwarding_header,
+    AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
+    PresentedCredential, UNCOUNTED_REQUEST_BYTES_MAX, is_forwarding_header,
 };
 
 /// Rejection of an HTTP request by the checks before its handler, with the data for the response.
@@ -116,29 +116,34 @@ pub fn authenticate(
                 .keys()
                 .any(|name| is_forwarding_header(name.as_str())),
     };
-    access.authenticate(&credential).map_err(unproven)
+    let principal = access.authenticate(&credential).map_err(unproven)?;
+    buffers::record_owner(request, &principal);
+    Ok(principal)
 }
 
 /// Media type of JSON.
 pub const JSON: &str = "application/json";
 
 /// Reads the body of a request. It must have one of the media types `types`, or none if it doesn't
-/// come from a web page, and be uncompressed. Its content isn't parsed.
+/// come from a web page, and be uncompressed. Its content isn't parsed. Its bytes count for the
+/// principal that the request was authenticated as.
 ///
 /// # Errors
 /// 415 for another media type, charset or encoding, or none with an `Origin`; 413 for more than
-/// `bytes_max` bytes; 408 if the body isn't complete after `body_timeout`; 400 if it ends early.
+/// `bytes_max` bytes; 408 if the body isn't complete after `body_timeout`; 400 if it ends early;
+/// 503 if the listener's [`BufferBudget`](crate::BufferBudget) is used up.
 pub async fn read_json(
     request: &HttpRequest,
     mut payload: Payload,
     types: &[&str],
     bytes_max: usize,
     body_timeout: Duration,
-) -> Result<BytesMut, HttpRejection> {
+) -> Result<RequestBody, HttpRejection> {
     const TOO_LARGE: HttpRejection = http_rejection(
         StatusCode::PAYLOAD_TOO_LARGE,
         "the body is larger than the listener's `body_bytes_max`",
     );
+    const FULL: HttpRejection = http_rejection(StatusCode::SERVICE_UNAVAILABLE, BUFFERS_FULL);
     let headers = request.headers();
     // Without a media type a browser sends a page's request without asking first (CORS preflight),
     // so any page of this machine could use the listener.
@@ -170,11 +175,10 @@ pub async fn read_json(
         return Err(TOO_LARGE);
     }
     // A declared length is not trusted beyond the size of one read.
-    let room = declared.map_or(0, |declared| {
-        declared.min(INITIAL_BODY_CAPACITY_MAX) as usize
-    });
+    let declared = declared.map(|declared| declared as usize);
+    let room = declared.map_or(0, |declared| declared.min(UNCOUNTED_REQUEST_BYTES_MAX));
     let collect = async {
-        let mut body = BytesMut::with_capacity(room);
+        let mut body = RequestBody::new(request, room, declared.unwrap_or(bytes_max));
         while let Some(chunk) = payload.next().await {
             let chunk = chunk.map_err(|_| {
                 http_rejection(
@@ -187,7 +191,7 @@ pub async fn read_json(
             if body.len() + chunk.len() > bytes_max {
                 return Err(TOO_LARGE);
             }
-            body.extend_from_slice(&chunk);
+            body.push(&chunk).map_err(|_| FULL)?;
         }
         Ok(body)
     };
@@ -197,9 +201,6 @@ pub async fn read_json(
     );
     timeout(body_timeout, collect).await.map_err(|_| late)?
 }
-
-/// Maximum buffer size that is reserved for a body by its declared length, in bytes.
-const INITIAL_BODY_CAPACITY_MAX: u64 = 16 * 1024;
 
 fn is_json(content_type: &str, types: &[&str]) -> bool {
     let mut parts = content_type.split(';').map(str::trim);

@@ -4,6 +4,7 @@
 pub mod accept_header;
 pub mod address_limit;
 pub mod agent_id_header;
+pub mod buffers;
 pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
@@ -29,7 +30,7 @@ use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
-use crate::{AccessControl, AuthFailures, PresentedCredential};
+use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential};
 use address_limit::{AddressConnections, reject_over_limit};
 use rejections::delay_rejections;
 
@@ -60,6 +61,9 @@ pub struct ListenOptions {
     /// Counter of failed authentications. A node shares one among its listeners. Default: a counter
     /// of this listener alone, without reports.
     pub auth_failures: Arc<AuthFailures>,
+    /// Budget of buffered bytes. A node shares one among its listeners. Default: a budget of this
+    /// listener alone, with the default of [`BufferLimits`](crate::BufferLimits).
+    pub buffers: BufferBudget,
     /// Number of worker threads. Default: 1.
     pub workers: usize,
 }
@@ -73,6 +77,7 @@ impl Default for ListenOptions {
             connections_max: CONNECTIONS_MAX_DEFAULT,
             address_connections_max: None,
             auth_failures: Arc::default(),
+            buffers: BufferBudget::default(),
             workers: 1,
         }
     }
@@ -145,14 +150,19 @@ pub fn serve(
     let workers = listen.workers.max(1);
     let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
     let addresses = listen.address_connections();
-    let failures = listen.auth_failures.clone();
+    let (failures, budget) = (listen.auth_failures.clone(), listen.buffers.listener());
     let app = move || {
         let failures = failures.clone();
-        let delay = move |request: ServiceRequest, next: Next<BoxBody>| {
-            delay_rejections(failures.clone(), request, next)
+        let finish = move |request: ServiceRequest, next: Next<BoxBody>| {
+            let failures = failures.clone();
+            async move {
+                let response = delay_rejections(failures, request, next).await?;
+                Ok(buffers::count_response(response))
+            }
         };
         App::new()
-            .wrap(from_fn(delay))
+            .app_data(budget.clone())
+            .wrap(from_fn(finish))
             .wrap(from_fn(reject_over_limit))
             .configure(configure.clone())
     };

@@ -11,6 +11,22 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, dev};
 use actix_ws::{AggregatedMessage, ProtocolError, Session};
 use futures::{FutureExt, StreamExt};
 
+use super::buffers;
+use crate::{BufferReservation, BuffersFull};
+
+/// Reason why a message can't be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebSocketError {
+    /// A frame is invalid, or declares more bytes than a message may have
+    /// ([`ProtocolError::Overflow`]), or the connection broke.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The listener's budget of buffered bytes is used up.
+    #[error(transparent)]
+    Full(#[from] BuffersFull),
+}
+
 /// Reader of the messages that a client sends over one WebSocket.
 pub struct WebSocketReader {
     payload: Payload,
@@ -19,6 +35,8 @@ pub struct WebSocketReader {
     /// Type and content of a fragmented message that is not complete yet.
     fragments: Option<(OpCode, BytesMut)>,
     message_bytes_max: usize,
+    /// Bytes of the message that isn't complete; `None` if the listener has no budget.
+    held: Option<BufferReservation>,
 }
 
 /// Accepts a WebSocket handshake. Returns the response, the session to send with, and a reader of
@@ -35,17 +53,14 @@ pub fn accept_handshake(
 ) -> Result<(HttpResponse, Session, WebSocketReader), Error> {
     let (response, session, _) =
         actix_ws::handle_with_protocols(request, empty_payload(request)?, protocols)?;
-    let (buffer, fragments) = (BytesMut::new(), None);
-    Ok((
-        response,
-        session,
-        WebSocketReader {
-            payload,
-            buffer,
-            fragments,
-            message_bytes_max,
-        },
-    ))
+    let reader = WebSocketReader {
+        payload,
+        buffer: BytesMut::new(),
+        fragments: None,
+        message_bytes_max,
+        held: buffers::account_of(request).map(|account| account.reservation()),
+    };
+    Ok((response, session, reader))
 }
 
 /// Creates an empty payload for `actix_ws`, because the request's own payload is read by
@@ -60,19 +75,35 @@ impl WebSocketReader {
     ///
     /// # Errors
     /// [`ProtocolError::Overflow`] as soon as a frame header declares more bytes than a message may
-    /// have. Other errors if a frame is invalid (RFC 6455) or the connection breaks. The reader
-    /// must not be used after an error.
-    pub async fn recv(&mut self) -> Option<Result<AggregatedMessage, ProtocolError>> {
+    /// have. [`WebSocketError::Full`] if the listener's budget of buffered bytes is used up. Other
+    /// errors if a frame is invalid (RFC 6455) or the connection breaks. The reader must not be
+    /// used after an error.
+    pub async fn recv(&mut self) -> Option<Result<AggregatedMessage, WebSocketError>> {
         loop {
-            if let Some(read) = self.next_buffered().transpose() {
+            let read = self.next_buffered().map_err(WebSocketError::from);
+            if let Err(full) = self.count_buffered() {
+                // Free at once, because the socket may take its time to close.
+                (self.buffer, self.fragments, self.held) = (BytesMut::new(), None, None);
+                return Some(Err(full.into()));
+            }
+            if let Some(read) = read.transpose() {
                 return Some(read);
             }
             match self.payload.next().await? {
                 Ok(bytes) if self.buffer.is_empty() => self.buffer = bytes.into(),
                 Ok(bytes) => self.buffer.extend_from_slice(&bytes),
-                Err(error) => return Some(Err(ProtocolError::Io(io::Error::other(error)))),
+                Err(error) => return Some(Err(ProtocolError::Io(io::Error::other(error)).into())),
             }
         }
+    }
+
+    /// Counts the bytes of the messages that aren't complete.
+    fn count_buffered(&mut self) -> Result<(), BuffersFull> {
+        let Some(held) = &mut self.held else {
+            return Ok(());
+        };
+        let content = self.fragments.as_ref().map(|(_, content)| content.len());
+        held.resize(self.buffer.len() + content.unwrap_or_default())
     }
 
     /// Parses the next message from the buffer; `None` if it isn't complete yet.
@@ -163,6 +194,7 @@ mod tests {
     use futures::stream;
 
     use super::*;
+    use crate::{BufferBudget, BufferLimits};
 
     const MAX: usize = 1_000;
 
@@ -188,6 +220,7 @@ mod tests {
             buffer: BytesMut::new(),
             fragments: None,
             message_bytes_max: MAX,
+            held: None,
         }
     }
 
@@ -201,7 +234,9 @@ mod tests {
                 Some(Some(Ok(
                     AggregatedMessage::Binary(bytes) | AggregatedMessage::Ping(bytes),
                 ))) => sizes.push(bytes.len()),
-                Some(Some(Err(ProtocolError::Overflow))) => return Err(sizes),
+                Some(Some(Err(WebSocketError::Protocol(ProtocolError::Overflow)))) => {
+                    return Err(sizes);
+                }
                 None => return Ok(sizes),
                 other => panic!("{other:?}"),
             }
@@ -261,6 +296,33 @@ mod tests {
         assert_eq!(sizes(&mut messages([begun, short(0x80, 600)])), Ok(vec![]));
     }
 
+    /// Goal: a half-sent message counts until it is read, and is rejected beyond the budget. Method:
+    /// as much of a message as a listener's share allows, and one more byte; the rest of it.
+    #[test]
+    fn half_sent_messages_count() {
+        let budget = BufferBudget::new(BufferLimits {
+            bytes_max: 100_000,
+            principal_percent: 100,
+        });
+        let account = budget.listener().account(budget.owner(None, None));
+        let message = frame(true, OpCode::Binary, &[b'x'; 90_000]);
+        let reader_of = |bytes: usize| {
+            let mut read = messages([message[..bytes].to_vec()]);
+            read.message_bytes_max = 90_000;
+            read.held = Some(account.reservation());
+            read
+        };
+        let mut read = reader_of(75_000);
+        assert!(read.recv().now_or_never().is_none());
+        assert_eq!(budget.used_bytes(), 75_000);
+        read.buffer.extend_from_slice(&message[75_000..]);
+        let got = read.recv().now_or_never().unwrap().unwrap();
+        assert!(matches!(got, Ok(AggregatedMessage::Binary(_))), "{got:?}");
+        assert_eq!(budget.used_bytes(), 0);
+        let got = reader_of(75_001).recv().now_or_never().unwrap().unwrap();
+        assert!(matches!(got, Err(WebSocketError::Full(_))), "{got:?}");
+    }
+
     /// Goal: the buffered data stays near the limit, whatever a client sends. Method: many
     /// fragments of one byte, which exceed the limit together; frames out of order.
     #[test]
@@ -282,7 +344,10 @@ mod tests {
         };
         let stray = next(vec![frame(true, OpCode::Continue, b"x")]);
         assert!(
-            matches!(stray, ProtocolError::ContinuationNotStarted),
+            matches!(
+                stray,
+                WebSocketError::Protocol(ProtocolError::ContinuationNotStarted)
+            ),
             "{stray}"
         );
         let twice = next(vec![
@@ -290,7 +355,10 @@ mod tests {
             frame(true, OpCode::Text, b"x"),
         ]);
         assert!(
-            matches!(twice, ProtocolError::ContinuationStarted),
+            matches!(
+                twice,
+                WebSocketError::Protocol(ProtocolError::ContinuationStarted)
+            ),
             "{twice}"
         );
     }

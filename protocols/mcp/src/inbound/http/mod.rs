@@ -17,6 +17,7 @@
 //! | in front of a mailroom: an `X-Agent-ID` other than the credential's id; two, or an empty one | 403; 401 |
 //! | a credential that no verifier accepts | 401 |
 //! | too many streams of a session; too many streams or sessions of the server | 429; 503 |
+//! | no memory left for messages ([`BufferBudget`](callboard_rpc::BufferBudget)) | 503, with `Retry-After` |
 //!
 //! In the legacy era a closed connection is no cancellation: the call continues, and its stream can
 //! be resumed by GET with `Last-Event-ID`. In the modern era it is a cancellation.

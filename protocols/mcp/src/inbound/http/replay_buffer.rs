@@ -4,12 +4,12 @@ use crate::inbound::response::EncodedResponse;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::{SseEvent, encode_event};
+use callboard_rpc::{BufferAccount, ClosableBuffer, ReaderReservation, SseEvent, encode_event};
 use futures::Stream;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -39,6 +39,8 @@ pub(crate) struct ReplayBuffer {
     has_reader: bool,
     limits: StreamLimits,
     inner: Mutex<BufferState>,
+    /// Bytes of the events in the node's budget; `None` without one.
+    held: Option<ReaderReservation>,
 }
 
 #[derive(Default)]
@@ -60,14 +62,31 @@ struct BufferState {
 }
 
 impl ReplayBuffer {
-    pub fn new(number: u64, kind: StreamKind, readable: bool, limits: StreamLimits) -> Arc<Self> {
-        Arc::new(Self {
+    /// Creates a buffer. Its events count for `account`, which closes the stream if its client
+    /// reads too slowly.
+    pub fn new(
+        number: u64,
+        kind: StreamKind,
+        readable: bool,
+        limits: StreamLimits,
+        account: Option<&BufferAccount>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|buffer: &Weak<Self>| Self {
             number,
             kind,
             has_reader: readable,
             limits,
             inner: Mutex::default(),
+            held: account.map(|account| account.reader(buffer.clone())),
         })
+    }
+
+    /// Counts the bytes of the events after they have changed. Not to be called with a lock on
+    /// them.
+    fn track_bytes(&self) {
+        if let Some(held) = &self.held {
+            held.track(|| self.inner.lock().bytes);
+        }
     }
 
     /// Returns the initial event of a stream: an id to resume from, and the reconnect delay,
@@ -93,6 +112,7 @@ impl ReplayBuffer {
             inner.waker.take()
         };
         wake(waker);
+        self.track_bytes();
     }
 
     pub fn is_finished(&self) -> bool {
@@ -195,6 +215,7 @@ impl MessageSink for ReplayBuffer {
             (self.append(&mut inner, message.into()), inner.waker.take())
         };
         wake(waker);
+        self.track_bytes();
         sent
     }
 
@@ -221,6 +242,21 @@ impl MessageSink for ReplayBuffer {
 
     fn can_ask(&self) -> bool {
         self.has_reader
+    }
+}
+
+impl ClosableBuffer for ReplayBuffer {
+    fn close_buffer(&self) {
+        let waker = {
+            let mut inner = self.inner.lock();
+            let end = inner.dropped_events + inner.events.len() as u64;
+            inner.broken |= inner.read_events < end && self.kind != StreamKind::Unsolicited;
+            inner.dropped_events = end;
+            inner.events = VecDeque::new();
+            inner.bytes = 0;
+            inner.waker.take()
+        };
+        wake(waker);
     }
 }
 
@@ -252,6 +288,8 @@ impl ReplayReader {
                 inner.bytes -= event.len();
                 inner.dropped_events += 1;
                 inner.events.pop_front();
+                drop(inner);
+                self.buffer.track_bytes();
             }
             return Poll::Ready(Some(Ok(event)));
         }
@@ -355,6 +393,7 @@ impl Stream for ReplayStream {
 
 #[cfg(test)]
 mod tests {
+    use callboard_rpc::{BufferBudget, BufferLimits};
     use futures::task::noop_waker_ref;
 
     use super::*;
@@ -381,7 +420,7 @@ mod tests {
     #[test]
     fn waiting_events_are_bounded() {
         for kind in [StreamKind::Resumable, StreamKind::Once] {
-            let log = ReplayBuffer::new(1, kind, true, LIMITS);
+            let log = ReplayBuffer::new(1, kind, true, LIMITS, None);
             let mut reader = log.reader_after(None).unwrap();
             assert!((0..4).all(|_| log.send("{}".into())));
             assert!(!log.send("{}".into()));
@@ -389,7 +428,7 @@ mod tests {
             assert!(log.reader_after(None).is_none());
             assert!(!log.send("{}".into()));
         }
-        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS);
+        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS, None);
         assert!((0..9).all(|_| log.send("{}".into())));
         let mut reader = log.reader_after(None).unwrap();
         for number in 6..=9 {
@@ -405,7 +444,7 @@ mod tests {
     /// around it.
     #[test]
     fn waiting_bytes_are_bounded() {
-        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS);
+        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS, None);
         assert!(log.send(vec![b'x'; 5_000].into()));
         let mut reader = log.reader_after(None).unwrap();
         assert!(event(&mut reader).len() > 5_000);
@@ -417,11 +456,42 @@ mod tests {
         assert!(!log.send(vec![b'x'; 900].into()));
     }
 
+    /// Goal: a buffer counts until it is read or dropped, and a slow reader gets an error, not an
+    /// end, once the budget has closed its stream. Method: buffers of one client in a small budget.
+    #[test]
+    fn budget_closes_the_stream() {
+        let budget = BufferBudget::new(BufferLimits {
+            bytes_max: 1_000_000,
+            principal_percent: 25,
+        });
+        let account = budget.listener().account(budget.owner(None, None));
+        let limits = StreamLimits {
+            bytes_max: 1_000_000,
+            ..LIMITS
+        };
+        let new = |kind| ReplayBuffer::new(1, kind, true, limits, Some(&account));
+        let event_of = |bytes| vec![b'x'; bytes].into();
+        let (read, slow) = (new(StreamKind::Once), new(StreamKind::Resumable));
+        assert!(read.send(event_of(200_000)));
+        event(&mut read.reader_after(None).unwrap());
+        assert_eq!(budget.used_bytes(), 0);
+        let mut reader = slow.reader_after(None).unwrap();
+        assert!(slow.send(event_of(400_000)));
+        assert!(read.send(event_of(90_000)));
+        assert!(read.send(event_of(90_000)));
+        assert!(matches!(next(&mut reader), Poll::Ready(Some(Err(_)))));
+        assert!(!slow.send("{}".into()) && slow.reader_after(None).is_none());
+        assert!(event(&mut read.reader_after(None).unwrap()).len() > 90_000);
+        assert!(budget.used_bytes() < 200_000);
+        drop((read, reader, slow));
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
     /// Goal: lossy messages are dropped before they break the stream. Method: lossy messages
     /// without end.
     #[test]
     fn offers_never_break_a_stream() {
-        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS);
+        let log = ReplayBuffer::new(1, StreamKind::Resumable, true, LIMITS, None);
         assert_eq!((0..100).filter(|_| log.send_lossy("{}".into())).count(), 2);
         assert!(log.send("{}".into()));
         log.finish(Some(b"[]".to_vec()));
@@ -455,7 +525,7 @@ mod tests {
     /// Goal: text can't forge an event. Method: line ends of each kind in a message.
     #[test]
     fn events_are_not_forged() {
-        let log = ReplayBuffer::new(1, StreamKind::Once, true, LIMITS);
+        let log = ReplayBuffer::new(1, StreamKind::Once, true, LIMITS, None);
         log.send("{\r\n\n\"id\":1,\revent: x}".into());
         let framed = event(&mut log.reader_after(None).unwrap());
         assert!(

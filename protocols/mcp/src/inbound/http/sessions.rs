@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use callboard_message::Principal;
+use callboard_rpc::BufferAccount;
 use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -31,6 +32,8 @@ pub(crate) struct HttpSession {
     /// Stream of messages that no request caused.
     pub unsolicited: Arc<ReplayBuffer>,
     limits: StreamLimits,
+    /// Account that the events of its streams count for; `None` without a budget.
+    account: Option<BufferAccount>,
     replay_streams_max: usize,
     last_stream: AtomicU64,
     /// Streams of requests by number: running ones, and the latest finished ones.
@@ -50,17 +53,21 @@ impl SessionTable {
         }
     }
 
-    /// Creates a session that isn't in the table yet. [`Self::insert`] gives it an id.
+    /// Creates a session that isn't in the table yet. [`Self::insert`] gives it an id. The events
+    /// of its streams count for `account`.
     pub fn create_session(
         &self,
         tasks: &Arc<TaskService>,
         principal: Principal,
+        account: Option<BufferAccount>,
     ) -> Arc<HttpSession> {
-        let unsolicited = ReplayBuffer::new(0, StreamKind::Unsolicited, true, self.limits);
+        let kind = StreamKind::Unsolicited;
+        let unsolicited = ReplayBuffer::new(0, kind, true, self.limits, account.as_ref());
         Arc::new(HttpSession {
             session: LegacySession::open(tasks.clone(), Arc::new(principal), unsolicited.clone()),
             unsolicited,
             limits: self.limits,
+            account,
             replay_streams_max: self.options.replay_streams_max,
             last_stream: AtomicU64::new(0),
             streams: Mutex::default(),
@@ -168,7 +175,8 @@ impl HttpSession {
     /// [`Self::retain_stream`].
     pub fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
-        ReplayBuffer::new(number, StreamKind::Resumable, readable, self.limits)
+        let (kind, account) = (StreamKind::Resumable, self.account.as_ref());
+        ReplayBuffer::new(number, kind, readable, self.limits, account)
     }
 
     /// Keeps a request's stream, so that the client may reconnect to it. The oldest finished

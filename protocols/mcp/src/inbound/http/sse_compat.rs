@@ -8,7 +8,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
-use callboard_rpc::serve::idle_timeout;
+use callboard_rpc::serve::{buffers, idle_timeout};
 use callboard_rpc::{SseEvent, decode, encode_event};
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -49,7 +49,8 @@ pub(crate) async fn open_stream(
     let principal = authenticate(&request, &server)?;
     AcceptedTypes::check_events(request.headers())?;
     let permits = server.acquire_stream_permits(None)?;
-    let log = ReplayBuffer::new(0, StreamKind::Once, true, server.options.streams.limits);
+    let (limits, account) = (server.options.streams.limits, buffers::account_of(&request));
+    let log = ReplayBuffer::new(0, StreamKind::Once, true, limits, account.as_ref());
     let session = LegacySession::open(
         server.service.tasks.clone(),
         Arc::new(principal),

@@ -14,7 +14,7 @@ use callboard_message::Principal;
 use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::http_response::event_stream_head;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::{http_response, idle_timeout};
+use callboard_rpc::serve::{buffers, http_response, idle_timeout};
 use callboard_rpc::{RequestId, RpcBody, RpcError, decode, decode_body, encode_error};
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
@@ -152,15 +152,16 @@ impl PostExchange<'_> {
         if !server.sessions.has_room(&principal) {
             return Err(FULL);
         }
+        let account = buffers::account_of(self.request);
+        let log = self.new_stream(false);
         let session = server
             .sessions
-            .create_session(&server.service.tasks, principal);
+            .create_session(&server.service.tasks, principal, account);
         let opened = session.clone();
         let running = async move {
             let sink = opened.unsolicited.clone();
             opened.session.handle_request(id, request, sink).await
         };
-        let log = ReplayBuffer::new(0, StreamKind::Once, false, server.options.streams.limits);
         let mut response = self.respond(running.boxed(), log, None).await?;
         if session.session.revision().is_some() {
             let id = server.sessions.insert(session).ok_or(FULL)?;
@@ -209,8 +210,7 @@ impl PostExchange<'_> {
         if let Err(error) = modern::check_headers(&service.tasks.endpoint, &field, &request) {
             return Ok(answer_response(modern::bad_request(&id, error)));
         }
-        let limits = self.server.options.streams.limits;
-        let log = ReplayBuffer::new(0, StreamKind::Once, self.accepts.events, limits);
+        let log = self.new_stream(self.accepts.events);
         let sink = log.clone();
         let running = async move {
             modern::handle_request(
@@ -224,6 +224,13 @@ impl PostExchange<'_> {
             .await
         };
         self.respond(running.boxed(), log, None).await
+    }
+
+    /// Creates the stream of a request without a session.
+    fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
+        let limits = self.server.options.streams.limits;
+        let account = buffers::account_of(self.request);
+        ReplayBuffer::new(0, StreamKind::Once, readable, limits, account.as_ref())
     }
 
     /// Responds with JSON if the result is ready before any other message, otherwise with an event

@@ -8,15 +8,16 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, ProtocolError};
+use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, Item, ProtocolError};
 use callboard_message::Principal;
 use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::websocket::WebSocketReader;
+use callboard_rpc::serve::websocket::{WebSocketError, WebSocketReader};
 use callboard_rpc::serve::{
-    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, idle_timeout,
-    websocket,
+    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers,
+    idle_timeout, websocket,
 };
+use callboard_rpc::{BufferAccount, RpcError};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -26,9 +27,13 @@ use crate::inbound::options::{
     STDIO_DRAIN_TIMEOUT_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT,
 };
 use crate::inbound::stdio::{OutgoingQueue, QueuedMessage, RequestRunner};
+use crate::wire::code as mcp;
 
 /// WebSocket subprotocol that a client must offer.
 const SUBPROTOCOL: &str = "mcp";
+/// Maximum size of a frame to the client, in bytes. A larger message has several. The connection
+/// holds up to 32 frames that the client hasn't read.
+const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) async fn upgrade(
     request: HttpRequest,
@@ -48,11 +53,12 @@ pub(crate) async fn upgrade(
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
+    let account = buffers::account_of(&request);
     let standing = server.credential_watch(&request);
     let stream = server.idle_streams.token();
     actix_web::rt::spawn(serve_socket(
         server,
-        principal,
+        (principal, account),
         standing,
         socket,
         messages,
@@ -65,18 +71,19 @@ pub(crate) async fn upgrade(
 /// revoked.
 async fn serve_socket(
     server: Data<ServerState>,
-    principal: Principal,
+    (principal, account): (Principal, Option<BufferAccount>),
     mut standing: CredentialWatch,
     socket: actix_ws::Session,
     mut messages: WebSocketReader,
     _held: (ActiveRequest, Vec<ConcurrencyPermit>, TaskTrackerToken),
 ) {
-    let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
+    let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, account.as_ref());
     let mut requests = RequestRunner::new(
         server.service.clone(),
         Arc::new(principal),
         pipe.clone(),
         STDIO_REQUESTS_MAX_DEFAULT,
+        account,
     );
     let mut alive = HeartbeatMonitor::new(server.options.streams.keep_alive);
     let closing = {
@@ -102,7 +109,13 @@ async fn serve_socket(
                         Some(Ok(AggregatedMessage::Pong(_))) => {}
                         Some(Ok(AggregatedMessage::Binary(_))) => break close(CloseCode::Unsupported),
                         Some(Ok(AggregatedMessage::Close(_))) | None => break None,
-                        Some(Err(ProtocolError::Overflow)) => break close(CloseCode::Size),
+                        Some(Err(WebSocketError::Protocol(ProtocolError::Overflow))) => break close(CloseCode::Size),
+                        Some(Err(WebSocketError::Full(full))) => {
+                            requests.reject(None, &RpcError::new(mcp::OVERLOADED, full.to_string()));
+                            pipe.end();
+                            let _ = timeout(STDIO_DRAIN_TIMEOUT_DEFAULT, &mut writing).await;
+                            break close(CloseCode::Again);
+                        }
                         Some(Err(_)) => break close(CloseCode::Protocol),
                     }
                 }
@@ -110,6 +123,7 @@ async fn serve_socket(
                 // Requests are answered first.
                 () = stopping.cancelled(), if !stopping.is_cancelled() => {}
                 _ = &mut writing => break None,
+                () = pipe.closed() => break None,
                 () = standing.wait_revoked() => {
                     let description = Some(KEY_REVOKED_MESSAGE.to_owned());
                     break Some(CloseReason { code: CloseCode::Policy, description });
@@ -131,16 +145,27 @@ async fn serve_socket(
     .await;
 }
 
-/// Writes queued messages to the WebSocket, one per frame.
+/// Writes queued messages to the WebSocket. A message has its room in the queue until its last
+/// frame is accepted.
 async fn write_frames(
     mut queue: Receiver<QueuedMessage>,
     mut socket: actix_ws::Session,
 ) -> Result<(), Closed> {
-    while let Some(QueuedMessage::Message(message, _room)) = queue.recv().await {
-        // Encoded messages are UTF-8.
-        if let Ok(text) = String::from_utf8(message.into()) {
-            socket.text(text).await?;
+    while let Some(QueuedMessage::Message(mut message, _room)) = queue.recv().await {
+        if message.len() <= FRAME_BYTES_MAX {
+            // Encoded messages are UTF-8.
+            if let Ok(text) = String::from_utf8(message.into()) {
+                socket.text(text).await?;
+            }
+            continue;
         }
+        let first = message.split_to(FRAME_BYTES_MAX);
+        socket.continuation(Item::FirstText(first)).await?;
+        while message.len() > FRAME_BYTES_MAX {
+            let next = message.split_to(FRAME_BYTES_MAX);
+            socket.continuation(Item::Continue(next)).await?;
+        }
+        socket.continuation(Item::Last(message)).await?;
     }
     Ok(())
 }
