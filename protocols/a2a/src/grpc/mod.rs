@@ -3,6 +3,7 @@
 //! Messages use the generated types of `a2a-pb` and are converted to the canonical types via
 //! ProtoJSON, so all bindings share one reader and one set of rules.
 
+mod counted_service;
 mod service;
 
 use std::io;
@@ -25,6 +26,7 @@ use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::inbound::{A2aServer, AddressRouter, ListenOptions, NamedAgents, ServeError};
+use counted_service::CountedService;
 use service::GrpcService;
 
 /// Maximum number of concurrent calls on one connection.
@@ -94,7 +96,10 @@ pub fn serve(
         router,
         auth_failures: listen.auth_failures.clone(),
     };
-    let service = A2aServiceServer::new(service).max_decoding_message_size(bytes_max);
+    let service = CountedService {
+        inner: A2aServiceServer::new(service).max_decoding_message_size(bytes_max),
+        buffers: listen.buffers.listener(),
+    };
     let server = Server::builder()
         .timeout(time_max)
         .max_concurrent_streams(GRPC_STREAMS_MAX)

@@ -7,6 +7,7 @@ use a2a_pb::proto::{self, TaskState, part, send_message_response, stream_respons
 use callboard_a2a::grpc::{BoundGrpcServer, GRPC_STREAMS_MAX, serve};
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions};
 use callboard_a2a::wire::AgentExtension;
+use callboard_rpc::{BufferBudget, BufferLimits};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
@@ -595,5 +596,39 @@ async fn bounds() {
     assert!(soon(going_on).await.unwrap().is_ok());
     drop(second);
     soon(stopping).await.unwrap();
+    served.stop().await;
+}
+
+/// Goal: a request over the node's budget of buffered bytes fails with `RESOURCE_EXHAUSTED`, others
+/// are served, and all is released. Method: a message over an address's share, and smaller ones.
+#[tokio::test]
+async fn memory() {
+    let mut served = Served::start().await;
+    let budget = BufferBudget::new(BufferLimits {
+        bytes_max: 400_000,
+        principal_percent: 25,
+    });
+    let listen = ListenOptions {
+        buffers: budget.clone(),
+        ..ListenOptions::default()
+    };
+    let (serving, mut client) = beside(&served, &listen).await;
+    let large = message("m-1", "echo", &"x".repeat(300_000));
+    let refused = soon(client.send_message(large)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    sent(&mut client, message("m-2", "echo", &"x".repeat(100_000))).await;
+    let waiting = message("m-3", "linger", &"x".repeat(100_000));
+    let waiting = tokio::spawn(async move { client.send_message(waiting).await });
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
+    assert!(budget.used_bytes() > 100_000);
+    served.watched.watch.go_on.send(true).unwrap();
+    soon(waiting).await.unwrap().unwrap();
+    soon(async {
+        while budget.used_bytes() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    serving.stop().await;
     served.stop().await;
 }
