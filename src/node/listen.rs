@@ -170,6 +170,7 @@ impl Node {
             workers: cores.min(LISTENER_WORKERS_MAX),
             address_connections_max: listener.address_connections_max.map(NonZeroUsize::get),
             auth_failures: self.auth_failures.clone(),
+            buffers: self.buffers.clone(),
             ..ListenOptions::default()
         }
     }

@@ -20,7 +20,7 @@ use agent_set::AgentSet;
 use callboard_gateway::aggregate::AggregateError;
 use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
-use callboard_rpc::{AuthFailures, KeyError};
+use callboard_rpc::{AuthFailures, BufferBudget, KeyError};
 use callboard_runtime::{
     AgentRef, NameTakenError, Store, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
     TaskRunnerOptions,
@@ -65,6 +65,8 @@ pub struct Node {
     free_ports: bool,
     /// Failed authentications at all listeners, by address.
     auth_failures: Arc<AuthFailures>,
+    /// Bytes that all listeners buffer for their clients.
+    buffers: BufferBudget,
     /// Runner of stored tasks of orchestrators.
     runner: OptionalTaskRunner,
     /// Persistent store; `None` if the store is in memory.
@@ -167,6 +169,7 @@ impl Node {
             listeners: Vec::new(),
             free_ports: false,
             auth_failures,
+            buffers: BufferBudget::new(policy::buffer_limits(topology)),
             runner: OptionalTaskRunner::default(),
             store,
             store_fingerprint: topology.fingerprints.store,

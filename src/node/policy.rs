@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard_gateway::question_router::{QuestionRouterError, StrategyQuestionRouter};
 use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy, RuleSet};
 use callboard_message::{DataClass, Failure};
-use callboard_rpc::AuthFailures;
+use callboard_rpc::{AuthFailures, BufferLimits};
 use callboard_runtime::{
     AgentRef, AuditEntry, AuditPolicy, CallContext, Caller, ExchangePart, Policy, PolicyRequest,
     QuestionRouter, RateLimit, System,
@@ -222,6 +222,12 @@ pub(super) fn auth_failures(system: &System, has_audit: bool) -> Arc<AuthFailure
         }
         audit.try_enqueue(entry);
     }))
+}
+
+/// Returns the declared limits of the bytes that the listeners buffer for their clients.
+pub(super) fn buffer_limits(topology: &Topology) -> BufferLimits {
+    let declared: Option<&PolicyDeclaration> = topology.section();
+    declared.map_or_else(BufferLimits::default, PolicyDeclaration::buffer_limits)
 }
 
 /// The current question router. Clones share their state.

@@ -67,6 +67,8 @@ impl Node {
         self.runner.start_if_needed(&self.system, topology);
         self.question_router.apply(answering);
         old.extend(self.policy.update(topology).map(RunningAgent::new));
+        self.buffers
+            .set_limits(super::policy::buffer_limits(topology));
         self.data_classes
             .iter()
             .for_each(|classes| classes.update(topology));

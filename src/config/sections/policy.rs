@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use callboard_guardrail::{CustomRule, RuleSet};
+use callboard_rpc::BufferLimits;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -28,6 +29,28 @@ pub struct PolicyDeclaration {
     /// Maximum number of calls per second of one principal, by tool name, `agent.tool` or pattern
     /// (`*`, `?`). Other tools have no limit.
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
+    /// Maximum size of the requests, responses and events that the listeners buffer for their
+    /// clients, in MiB; `None` for a quarter of the memory.
+    pub buffered_mib_max: Option<NonZeroU32>,
+    /// Share of a principal in `buffered_mib_max`, in percent, 1 to 100; `None` for the default.
+    pub buffered_principal_percent: Option<u8>,
+}
+
+impl PolicyDeclaration {
+    /// Returns the limits of the bytes that the listeners buffer for their clients.
+    pub(crate) fn buffer_limits(&self) -> BufferLimits {
+        let default = BufferLimits::default();
+        let declared = self.buffered_mib_max.map(|mib| {
+            let mib = usize::try_from(mib.get()).unwrap_or(usize::MAX);
+            mib.saturating_mul(1_024 * 1_024)
+        });
+        BufferLimits {
+            bytes_max: declared.unwrap_or(default.bytes_max),
+            principal_percent: self
+                .buffered_principal_percent
+                .unwrap_or(default.principal_percent),
+        }
+    }
 }
 
 impl Default for PolicyDeclaration {
@@ -60,6 +83,14 @@ impl SectionDeclaration for PolicyDeclaration {
                 .chain(index.as_deref())
                 .collect::<Vec<_>>();
             problems.error(tree.span_at_path(&path), error.to_string());
+        }
+        if let Some(percent) = self.buffered_principal_percent
+            && !(1..=100).contains(&percent)
+        {
+            problems.error(
+                tree.span_of("buffered_principal_percent"),
+                format!("`buffered_principal_percent` must be from 1 to 100, not {percent}"),
+            );
         }
         let is_guarded = self.guard
             || self.guard_descriptions && names.has_remote_agents()
