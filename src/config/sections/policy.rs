@@ -61,6 +61,8 @@ impl Default for PolicyDeclaration {
             guard_rules: Vec::new(),
             per_client_per_second: None,
             per_tool_per_second: BTreeMap::new(),
+            buffered_mib_max: None,
+            buffered_principal_percent: None,
         }
     }
 }
