@@ -69,7 +69,7 @@ pub enum ClinicError {
         path: PathBuf,
         /// Line of the error in the seed file, from 1.
         line: usize,
-        /// Column of the error in the seed file, from 1; 0 if unknown.
+        /// Column of the error in the seed file, from 1; 0 before the first character of a line.
         column: usize,
     },
     /// A record of the seed file breaks a validation rule.
@@ -144,8 +144,8 @@ pub enum ClinicError {
         /// Newest schema version that this program knows.
         known: i64,
     },
-    /// SQLite failed to open the database. Its message tells whether to wait, free space or change
-    /// permissions.
+    /// SQLite failed while the database was opened, migrated or filled. Its message tells the
+    /// cause.
     #[error("failed to use the database {path}: {source}")]
     Database {
         /// Path of the database.

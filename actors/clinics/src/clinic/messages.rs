@@ -19,7 +19,7 @@ pub const MATCHES_MAX: usize = 100;
 pub const PATIENTS_LISTED_MAX: usize = 1_000;
 
 /// Minimum length, in characters, of a name's word that makes notes identifying if they contain it.
-/// Shorter words are ignored, for example "de", "van" and initials.
+/// Shorter words are ignored, for example "de" and initials.
 const NAME_WORD_CHARS_MIN: usize = 3;
 
 /// Lists the clinic's patients: id and condition of each, no names.
@@ -260,9 +260,9 @@ impl PatientRecord {
     }
 }
 
-/// Returns whether the notes of a record identify the patient: they hold a word of the name, or a
-/// number, date or address of the record. Such notes are treated as identifying and excluded from
-/// searches.
+/// Returns whether the notes of a record identify the patient: they hold a word of the name that
+/// isn't too short, or the birth date, government id, address or phone as the record has it. Such
+/// notes are treated as identifying and excluded from searches.
 pub(super) fn notes_identify(record: &PatientRecord) -> bool {
     let notes = folded_words(&record.notes);
     let names_patient = folded_words(&record.name)

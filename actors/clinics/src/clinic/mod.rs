@@ -1,9 +1,9 @@
 //! Clinic agent: one clinic's patient data behind four messages.
 //!
-//! Each clinic is one process with a SQLite file of its own. It doesn't know other clinics, and no
-//! message returns its whole data. [`ListPatients`] and [`QueryPatients`] return ids and
-//! conditions. A patient's record is returned by id only, and without identifying fields unless
-//! both principal and purpose allow them.
+//! Each clinic has a SQLite file of its own. It doesn't know other clinics, and no message returns
+//! its whole data. [`ListPatients`] and [`QueryPatients`] return ids and conditions. A patient's
+//! record is returned by id only, and without identifying fields unless both principal and purpose
+//! allow them.
 
 mod agent;
 mod config;

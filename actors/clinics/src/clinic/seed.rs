@@ -242,8 +242,8 @@ const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 /// SQLite `application_id` of a clinic's database.
 const APPLICATION_ID: i64 = 0x636c_6e63;
 
-/// Maximum wait for another process that creates and fills the same database file. After it,
-/// opening the database fails.
+/// Maximum wait for each lock that another process holds on the database, for example while it
+/// fills it. After it, the operation fails.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
 /// itself.
@@ -300,8 +300,8 @@ async fn enable_wal(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     }
 }
 
-/// Migrates and fills the database in one transaction, so a failed start leaves nothing behind and
-/// can be repeated.
+/// Migrates and fills the database in the caller's transaction, so a failed start leaves nothing
+/// behind and can be repeated.
 async fn migrate_and_fill(
     config: &ClinicConfig,
     db: &mut SqliteConnection,
@@ -479,8 +479,8 @@ async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize,
     }
 }
 
-/// Converts a database error at opening: [`ClinicError::Damaged`] for a corrupt file, else
-/// [`ClinicError::Database`].
+/// Converts a database error at opening: [`ClinicError::Damaged`] for a file that is corrupt or no
+/// database, else [`ClinicError::Database`].
 pub(super) fn open_error(path: &Path, source: sqlx::Error) -> ClinicError {
     match primary_code(&source) {
         Some(SQLITE_CORRUPT | SQLITE_NOTADB) => ClinicError::Damaged {

@@ -188,8 +188,8 @@ async fn read_synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
 /// Maximum number of words in a query. A query with more fails with `InvalidInput`. Fixed.
 pub const QUERY_WORDS_MAX: usize = 32;
 
-/// Minimum length, in characters, of a query word that also matches longer words by prefix:
-/// "hypertens" finds "hypertension".
+/// Minimum length, in characters and without a plural `s`, of a query word that also matches longer
+/// words by prefix: "hypertens" finds "hypertension". Phrases with synonyms match whole words only.
 const PREFIX_CHARS_MIN: usize = 4;
 
 /// Query words that are ignored because they carry no search term: verbs of searching, pronouns,

@@ -284,8 +284,9 @@ impl EmrStore {
     /// file is synced to disk before the call returns.
     ///
     /// # Errors
-    /// `Overloaded`, if the store is full; `Unavailable`, if the file can't be written. The data
-    /// wasn't stored then. `Internal`, if the write crashed; the data may have been stored.
+    /// `Overloaded`, if the store is full: nothing was stored. `Unavailable`, if the file can't be
+    /// written: what was written is removed if possible. `Internal`, if the write crashed: the data
+    /// may have been stored.
     pub async fn write(
         &self,
         clinical_data: RawObject,

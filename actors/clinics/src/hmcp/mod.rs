@@ -4,7 +4,8 @@
 //! Both can be called like a model (`sampling/createMessage` from client to server, as in HMCP
 //! 0.1.0), by a tool of their own, and within the process. Every message passes the
 //! [guardrail](callboard_guardrail::GuardrailPolicy) before the agent receives it, and every reply
-//! before it is returned. The guardrail is part of the agent, so no agent can be served without it.
+//! before it is returned; it screens neither failures nor the caller's answers to questions. The
+//! guardrail is part of the agent, so no agent can be served without it.
 
 mod emr;
 mod patients;
@@ -74,7 +75,8 @@ pub struct HmcpReply {
 }
 
 /// Returns the text parameter `name`: as `given`, or else as the caller's answer to `question`,
-/// whose form has the JSON schema `shape`. Returns `None` if the caller can't be asked.
+/// trimmed, and empty if it isn't a text. `shape` is the JSON schema of the answer. Returns `None`
+/// if the caller can't be asked.
 ///
 /// # Errors
 /// `Rejected` with the message `refused`, if the caller declines or dismisses the question;
@@ -107,8 +109,9 @@ async fn given_or_questioned(
 }
 
 /// HMCP agent: the handler `D` behind a guardrail. The guardrail screens every message before `D`
-/// receives it, and every reply before it is returned. If the guardrail blocks a text, is late or
-/// crashes, the text isn't passed on.
+/// receives it, and every reply before it is returned, but neither failures nor the caller's
+/// answers to questions. If the guardrail blocks a text, is late or crashes, the text isn't passed
+/// on.
 ///
 /// Each agent starts a guardrail of its own, unless [`Self::with_guard`] sets a shared one.
 pub struct GuardedAgent<D: HmcpHandler> {
@@ -342,7 +345,7 @@ pub enum HmcpError {
         /// Position of the patient in the list, from 1.
         place: usize,
     },
-    /// Two patients have the same name, apart from case and accents.
+    /// Two patients have the same name, apart from case, accents and punctuation.
     #[error("patient {place}: another patient has the same name")]
     SameName {
         /// Position in the list of the second patient with this name, from 1.

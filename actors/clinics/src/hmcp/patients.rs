@@ -234,7 +234,7 @@ pub fn is_patient_id(text: &str) -> bool {
 /// contents are joined with line breaks; a turn without text results in an empty one.
 ///
 /// # Errors
-/// `InvalidInput`, if there is no turn.
+/// `InvalidInput`, if there is no turn, or the last one isn't a JSON object.
 pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
     let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
     let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());

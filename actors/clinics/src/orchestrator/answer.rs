@@ -66,8 +66,8 @@ pub struct TimesMs {
 }
 
 impl ClinicAnswer {
-    /// Creates a blocked answer: it holds only the verifier's note, on one line and cut after
-    /// [`NOTE_CHARS_MAX`] characters.
+    /// Creates a blocked answer: it holds only the verdict, whose note is also the text, without
+    /// control characters and cut after [`NOTE_CHARS_MAX`] characters.
     pub(super) fn blocked(mut verdict: Verdict) -> Self {
         verdict.note = verdict
             .note
@@ -109,20 +109,21 @@ impl ClinicAnswer {
         &self.text
     }
 
-    /// Returns the planned steps; empty if the answer was blocked, couldn't be verified, or a stage
-    /// before the verifier failed.
+    /// Returns the planned steps: a single `raw_response` step if the question couldn't be planned.
+    /// Empty if the question or answer was blocked, the answer couldn't be verified, or planner or
+    /// router failed.
     pub fn plan(&self) -> &[Step] {
         &self.plan
     }
 
-    /// Returns the clinics' answers, one for each step; empty if no clinic was asked, or if the
-    /// answer was blocked or couldn't be verified.
+    /// Returns the clinics' answers or errors, one for each step; empty if no clinic was asked, the
+    /// router failed, or the answer was blocked or couldn't be verified.
     pub fn steps(&self) -> &[StepOutcome] {
         &self.steps
     }
 
-    /// Returns the verifier's verdict; `None` if the verifier wasn't reached or couldn't check the
-    /// answer.
+    /// Returns the verifier's verdict; `None` if the verifier wasn't reached, couldn't check the
+    /// answer, or contradicted itself.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
@@ -141,12 +142,12 @@ pub(super) struct AnswerDraft {
     pub text: String,
 }
 
-/// Sends the text and every value of a draft to the verifier. Returns the answer if the verifier
-/// says that it is safe.
+/// Sends the text and step outcomes of a draft to the verifier, but not the plan. Returns the
+/// answer if the verifier says that it is safe.
 ///
 /// # Errors
-/// The verdict, if the draft isn't safe; `None`, if the verifier is unavailable, late, or
-/// contradicts itself.
+/// The verdict, if the draft isn't safe; `None`, if the call is cancelled, or the verifier is
+/// unavailable, late, or contradicts itself.
 pub(super) async fn verify_draft(
     draft: AnswerDraft,
     verifier: &AgentRef,

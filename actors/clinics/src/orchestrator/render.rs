@@ -9,13 +9,13 @@ use crate::router::StepOutcome;
 /// Names of the fields that are shown first in a row or record, in this order. The others follow
 /// sorted by name.
 const FIRST_FIELDS: &str = "patient_id name condition dose frequency route medications notes";
-/// Names of the fields of a result that only repeat the request. They are shown in the heading and
-/// left out below it.
+/// Names of the text fields of a result that should only repeat the request. They are left out,
+/// since the heading shows the request.
 const ECHOED_FIELDS: &str = "query specialty patient_id";
 /// Number of spaces of one level of indentation in the rendered text.
 const INDENT: usize = 3;
-/// Maximum columns of a table. Rows with more columns are rendered field by field. Otherwise a few
-/// rows with many different keys would become a huge table of empty cells.
+/// Maximum number of different keys of all rows of a table. Rows with more are rendered one a line,
+/// because a few rows with many different keys would become a huge table of empty cells.
 const COLUMNS_MAX: usize = 16;
 /// Maximum width of a table column, in characters. Longer texts overflow, so that one long text
 /// doesn't pad every row.

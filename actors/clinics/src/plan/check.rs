@@ -25,7 +25,8 @@ impl CheckedPlan {
     }
 }
 
-/// Reason a plan is rejected. The messages tell the planner what to change.
+/// Reason a plan is rejected. The messages tell the planner what to change. A fixed phrase replaces
+/// a name from the plan that isn't a short plain one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -70,8 +71,8 @@ pub enum PlanError {
         /// Name of the parameter that the tool doesn't take.
         parameter: String,
     },
-    /// A parameter is empty, longer than `chars_max` characters, not a text, or holds control
-    /// characters.
+    /// A parameter is missing, blank, longer than `chars_max` characters, not a text, or holds
+    /// control characters.
     #[error(
         "step {step_id} needs {parameter} as text of 1 to {chars_max} characters, without control characters"
     )]
@@ -105,7 +106,7 @@ pub enum PlanError {
     /// The dependencies form a cycle.
     #[error("step {step_id} depends on itself, directly or through other steps")]
     Circle {
-        /// Number of a step in the cycle.
+        /// Number of a step that is in the cycle or depends on it.
         step_id: u32,
     },
 }

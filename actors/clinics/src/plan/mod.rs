@@ -153,7 +153,7 @@ pub enum PlanParseError {
     NotSteps {
         /// Line of the error, from 1.
         line: usize,
-        /// Column of the error, from 1.
+        /// Column of the error, from 1; 0 before the first character of a line.
         column: usize,
     },
     /// The plan has no step, or more than [`STEPS_MAX`].

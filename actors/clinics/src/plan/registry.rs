@@ -65,7 +65,7 @@ pub enum ClinicRegistryError {
     /// Two clinics have the same id, apart from case.
     #[error("two clinics are called {id}")]
     SameId {
-        /// Id of both clinics.
+        /// Id as the later clinic has it.
         id: String,
     },
     /// A clinic has no specialty.
@@ -165,8 +165,8 @@ impl ClinicRegistry {
     }
 
     /// Parses a patient id by the prefixes of the clinics. Returns the clinic's index in the
-    /// registry and the id in its canonical form, such as `CARD-001` for `card001`; `None` if no
-    /// prefix fits.
+    /// registry and the id in its canonical form, such as `CARD-001` for `card001`; `None` if it
+    /// isn't the prefix of a clinic and digits.
     pub(crate) fn parse_patient_id(&self, word: &str) -> Option<(usize, String)> {
         let word = word.to_ascii_uppercase();
         self.clinics.iter().enumerate().find_map(|(at, clinic)| {

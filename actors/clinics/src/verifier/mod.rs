@@ -5,8 +5,8 @@
 //!   caller may see them;
 //! - **R3** no diagnosing, no prescribing, no advice against seeing a doctor.
 //!
-//! Each rule reads every value of the aggregated results and the final text. Data that can't be
-//! read counts as unsafe.
+//! Each rule reads the aggregated results and the final text; R1 and R3 skip echoes of the request,
+//! such as the question. Data that is too long or nested too deeply counts as unsafe.
 
 mod identity;
 mod medicine;
@@ -29,8 +29,8 @@ use unicode_normalization::char::is_combining_mark;
 use identity::KnownIdentities;
 use medicine::RecordedMedicines;
 
-/// Maximum size of one verification, in bytes: the text and all strings of the JSON values
-/// together. A larger answer counts as unsafe.
+/// Maximum size of one verification, in bytes: the text, and the strings and keys of results and
+/// records; other values count a few bytes each. A larger one counts as unsafe.
 pub const VERIFY_BYTES_MAX: usize = 4 << 20;
 
 /// Verifier agent: handles [`Verify`].
@@ -87,8 +87,8 @@ impl Verify {
         Some(broken.unwrap_or_else(Verdict::safe))
     }
 
-    /// Returns the answer's text without quoted repetitions of the question, since these state no
-    /// facts.
+    /// Returns the answer's text without quoted echoes of the request, as the records hold them,
+    /// since these state no facts.
     fn without_echoes(&self, recorded: &[TextSpan]) -> String {
         let echoes = recorded
             .iter()
@@ -146,7 +146,7 @@ fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option
     Some(Verdict::withheld(Some(Rule::R3), note))
 }
 
-/// Returns the text spans that state facts, which excludes repetitions of the question.
+/// Returns the text spans that state facts, which excludes echoes of the request.
 fn asserted_spans(lines: &[TextSpan]) -> impl Iterator<Item = &TextSpan> {
     lines.iter().filter(|line| line.kind != SpanKind::Echo)
 }
@@ -268,14 +268,15 @@ pub enum Rule {
 /// unsafe.
 pub const VALUE_DEPTH_MAX: usize = 64;
 
-/// Kind of a text span, derived from the key of its field.
+/// Kind of a text span, derived from its field and text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SpanKind {
-    /// Other text: free text, codes, numbers.
+    /// Other text: free text, codes, numbers, and marks in place of withheld data.
     Plain,
-    /// Personal data: name, government id, address, phone, e-mail or date of birth.
+    /// Personal data: name or part of one, id, address, phone, e-mail or date of birth.
     Identity(IdentityKind),
-    /// Repetition of the question, which isn't evidence for the answer.
+    /// Echo of the request, such as the question or the clinic, which isn't evidence for the
+    /// answer.
     Echo,
 }
 
@@ -292,18 +293,20 @@ enum IdentityKind {
     BirthDate,
 }
 
-/// Text of one JSON value or key, with its context.
+/// Text of one JSON value or key, or composed of several fields, with its context.
 struct TextSpan {
     pub text: String,
     pub kind: SpanKind,
-    /// Id of the patient whose record holds the text; `None` outside of records.
+    /// Id of the patient: text field `patient_id`, else `id`, of the innermost object that has one.
+    /// `None` if none has.
     pub patient: Option<String>,
     /// Name of the medicine, if the text describes a prescription; else `None`.
     pub medicine: Option<String>,
 }
 
-/// Returns the text spans of all strings and numbers, and of keys with a space or `@`; `None` if a
-/// value is nested deeper than [`VALUE_DEPTH_MAX`].
+/// Returns the text spans of all strings and numbers, of keys with a space or `@`, and of each
+/// prescription and full name that an object's fields make up. `None` if a value is nested deeper
+/// than [`VALUE_DEPTH_MAX`].
 fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
     let mut out = Vec::new();
     let top = ValuePosition {
@@ -354,7 +357,7 @@ fn literal_text(value: &Value) -> Option<String> {
 }
 
 /// Returns the first field of an object whose key is in the space-separated list `keys`. Keys are
-/// compared and returned in lower case with their ASCII letters and digits only.
+/// compared and returned in folded form, with ASCII letters and digits only.
 fn find_field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
     map.iter()
         .map(|(key, value)| (plain_key(key), value))
@@ -532,7 +535,9 @@ fn is_thing(parent: &str) -> bool {
         )
 }
 
-/// Returns whether a value is only a mark that the real one was withheld, for example `***`.
+/// Returns whether a value counts as a mark in place of the real one: a word such as `hidden` or
+/// `none`, or any text that has neither an ASCII letter in folded form nor an ASCII digit, for
+/// example `***`.
 fn is_redacted(text: &str) -> bool {
     let letters: String = fold(text)
         .chars()

@@ -11,8 +11,8 @@ use regex::Regex;
 use super::medicine::{is_medicine, stem};
 use super::{fold, read_pattern};
 
-/// Maximum distance, in words, between the cue of medical advice and the condition or medicine that
-/// it concerns.
+/// Maximum distance, in words, from the cue of medical advice to the condition or medicine after it
+/// that it concerns.
 const OBJECT_WORDS_MAX: usize = 8;
 
 /// Maximum number of different sentences of one answer that are searched for in the records, since
@@ -23,14 +23,15 @@ pub(super) const QUOTES_MAX: usize = 256;
 /// English and the Portuguese name of a condition match.
 const CONDITION_LETTERS: usize = 7;
 
-/// Text of the records in folded form. Sentences that repeat it are quotations and thus not advice.
+/// Text of the records in folded form. Sentences of three or more words that repeat it are
+/// quotations and thus not advice.
 pub(super) struct RecordedText {
-    /// Words of each text span of the records (one JSON value or key), separated by one space.
+    /// Words of each text span of the records, separated by one space.
     plain: Vec<String>,
     /// Results of earlier searches: whether a sentence is in a record.
     looked_up: RefCell<HashMap<String, bool>>,
-    /// All words of the records, and the prefixes of long ones. Built when a condition is first
-    /// searched for.
+    /// All words of the records, and the stem prefixes of long ones. Built when a condition is
+    /// first searched for.
     vocabulary: OnceCell<HashSet<String>>,
 }
 
@@ -44,8 +45,9 @@ impl RecordedText {
         }
     }
 
-    /// Returns whether a sentence of three or more words is in the records word for word. After
-    /// [`QUOTES_MAX`] different sentences, it returns `false` for all others.
+    /// Returns whether a sentence of three or more words is in one text span of the records; its
+    /// first and last word may be parts of longer ones. After [`QUOTES_MAX`] different sentences,
+    /// it returns `false` for all others.
     fn has_sentence(&self, sentence: &str) -> bool {
         let sentence = plain_words(sentence);
         if words(&sentence).count() <= 2 {
@@ -63,10 +65,10 @@ impl RecordedText {
         found
     }
 
-    /// Returns whether a condition, a single folded word, is in the records. Long words are
-    /// compared by the first [`CONDITION_LETTERS`] letters of their stems, so that names that are
-    /// alike in English and Portuguese are found: hypertension, hipertensao. Other translations
-    /// aren't.
+    /// Returns whether a condition, a single folded word, seems to be in the records. Long words
+    /// are compared by the first [`CONDITION_LETTERS`] letters of their stems. So names that are
+    /// alike in English and Portuguese are found (hypertension, hipertensao), but also other words
+    /// with the same beginning.
     fn has_condition(&self, condition: &str) -> bool {
         let vocabulary = self.vocabulary.get_or_init(|| {
             let recorded = || self.plain.iter().flat_map(|record| words(record));
@@ -79,8 +81,8 @@ impl RecordedText {
     }
 }
 
-/// Returns the key under which the prefix of a word is stored in the vocabulary. It is marked, so
-/// that it never equals a whole word.
+/// Returns the key under which the prefix of a word's stem is stored in the vocabulary. It is
+/// marked, so that it never equals a whole word.
 fn stem_key(word: &str) -> String {
     stem(word)
         .chars()
@@ -94,7 +96,7 @@ fn plain_words(text: &str) -> String {
 }
 
 /// Returns the kind of medical advice in the first sentence of `text` that gives some, such as
-/// "prescribing"; `None` if none does. Quotations from `records` aren't advice.
+/// "prescribing"; `None` if none does. Sentences quoted from `records` aren't advice.
 pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
     let folded = fold(text);
     let sentences = folded

@@ -1,7 +1,7 @@
 //! Rule R2: no full name, government id, birth date, address or contact of a person.
 //!
-//! Values that the clinics' answers mark as personal are searched first, also in disguises.
-//! Patterns, check digits and lists of names find the rest.
+//! Values that the clinics' answers mark as personal are searched first, also in disguises, unless
+//! the caller may see them. Patterns, check digits and lists of names find the rest.
 
 mod names;
 mod pattern;
@@ -15,11 +15,11 @@ use regex::Regex;
 
 use super::{IdentityKind, SpanKind, TextSpan, fold, remove_disguises};
 
-/// Returns the kind of the first personal data in `text` that may not be shown; `None` if there is
-/// none.
+/// Returns the kind of personal data found in `text` that may not be shown; `None` if none is
+/// found.
 ///
-/// Values in `withheld` may not appear in any form. Other personal data may appear only if
-/// `allowed` covers it.
+/// Values in `withheld`, except short ones and parts of names, are searched for first and may never
+/// appear. Other personal data may appear only if `allowed` covers it.
 pub(super) fn find_identity(
     text: &str,
     withheld: &KnownIdentities,
@@ -53,10 +53,11 @@ const ID_CHARS_MIN: usize = 5;
 /// often left out. A number with one digit less is compared as a whole, a shorter one isn't
 /// searched for.
 const PHONE_DIGITS: usize = 8;
-/// Minimum letters of a full name that is searched for without spaces, as in an e-mail address.
+/// Minimum letters of a full name that is searched for without spaces, as in an e-mail address, or
+/// letter by letter.
 const JOINED_LETTERS_MIN: usize = 8;
 
-/// Personal values of the records, by kind: the values that are searched for in an answer.
+/// Personal values of the records, with their kinds.
 #[derive(Default)]
 pub(in crate::verifier) struct KnownIdentities {
     values: Vec<(IdentityKind, String)>,

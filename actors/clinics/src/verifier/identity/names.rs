@@ -1,4 +1,4 @@
-//! Detection of people's full names, by lists of given and family names and by context.
+//! Detection of people's names, by lists of given and family names and by context.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -90,7 +90,7 @@ impl NameWord<'_> {
 }
 
 /// Returns the certainty of a name in a list; `None` if it isn't listed. A double name
-/// ("Silva-Costa", "O'Neil") is listed if any part is.
+/// ("Silva-Costa", "O'Neil") is listed if any part of three or more letters is.
 fn find_listing(list: &NameList, folded: &str) -> Option<NameListing> {
     let whole: String = folded.chars().filter(|c| c.is_alphabetic()).collect();
     list.get(whole.as_str())
@@ -102,9 +102,8 @@ fn find_listing(list: &NameList, folded: &str) -> Option<NameListing> {
         .copied()
 }
 
-/// Returns the names of people in `text`: full names, and single ones that follow a title other than
-/// a doctor's or are a given name without another meaning. Disguises such as look-alike letters must
-/// have been removed from the text.
+/// Returns the names of people in `text`: full names, and single ones as [`is_known_alone`] states.
+/// Disguises such as look-alike letters must have been removed from the text.
 pub(super) fn find_names(text: &str) -> Vec<IdentityMatch> {
     let words = split_words(text);
     let mut hits = Vec::new();
@@ -193,8 +192,9 @@ fn name_at(words: &[NameWord<'_>], at: usize) -> (usize, bool) {
     (if evidence { run.len() } else { 0 }, evidence)
 }
 
-/// Returns whether the word at index `at` alone is a person's name: a given name without another
-/// meaning, or a name after a title other than a doctor's.
+/// Returns whether the word at index `at` alone is a person's name: after a title such as `Mrs`,
+/// any word but an everyday one that isn't a family name; else a given name of four or more letters
+/// without another meaning, except after a doctor's or professor's title. Medicines never are.
 fn is_known_alone(words: &[NameWord<'_>], at: usize) -> bool {
     let word = &words[at];
     let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
@@ -276,8 +276,9 @@ fn is_everyday(word: &NameWord<'_>) -> bool {
         || EVERYDAY.contains(word.folded.as_str())
 }
 
-/// Returns whether the name of `len` words at index `at` is part of the name of a disease, sign,
-/// score, hospital or street, and so isn't a patient's.
+/// Returns whether the name of `len` words at index `at` counts as that of a thing, such as a
+/// disease, score or hospital, and not of a person: a word for a thing is in it or one of the two
+/// words after it, or a word for a place stands before it.
 fn is_eponym(words: &[NameWord<'_>], at: usize, len: usize) -> bool {
     let inside = words[at..at + len]
         .iter()

@@ -1,4 +1,4 @@
-//! Detection of ids, contacts and addresses by pattern.
+//! Detection of ids, contacts, birth dates and addresses by pattern.
 
 use std::sync::LazyLock;
 
@@ -243,8 +243,8 @@ fn all_same(digits: &[u32]) -> bool {
     digits.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// Returns whether a text is a valid CPF (Brazil): eleven digits, the last two of them check digits
-/// modulo 11.
+/// Returns whether a text is a valid CPF (Brazil): eleven digits, not all the same, the last two of
+/// them check digits modulo 11.
 fn is_cpf(text: &str) -> bool {
     let Some(d) = digits_exactly(11, text) else {
         return false;
@@ -261,8 +261,8 @@ fn is_cpf(text: &str) -> bool {
     check(9) == d[9] && check(10) == d[10]
 }
 
-/// Returns whether a text is a valid NHS number (England): ten digits, the last one a check digit
-/// modulo 11.
+/// Returns whether a text is a valid NHS number (England): ten digits, not all the same, the last
+/// one a check digit modulo 11.
 fn is_nhs_number(text: &str) -> bool {
     let Some(d) = digits_exactly(10, text) else {
         return false;
@@ -277,7 +277,7 @@ fn is_nhs_number(text: &str) -> bool {
 }
 
 /// Returns whether a text is a valid Aadhaar number (India): twelve digits with a Verhoeff check
-/// digit.
+/// digit, the first 2 or more, not all the same.
 fn is_aadhaar(text: &str) -> bool {
     digits_exactly(12, text).is_some_and(|d| d[0] >= 2 && is_verhoeff_valid(&d))
 }
@@ -302,7 +302,8 @@ fn is_verhoeff_valid(digits: &[u32]) -> bool {
     check == 0
 }
 
-/// Returns whether a text has 12 to 19 digits that pass the Luhn check, as payment card numbers do.
+/// Returns whether a text has 12 to 19 digits, not all the same, that pass the Luhn check, as
+/// payment card numbers do.
 fn is_luhn_valid(text: &str) -> bool {
     let d = digits(text);
     let sum: u32 = d

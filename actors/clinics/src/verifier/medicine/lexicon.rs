@@ -11,15 +11,15 @@ use super::token::{Token, sentences};
 
 /// Maximum number of words in a medicine's name.
 const NAME_WORDS_MAX: usize = 3;
-/// Minimum letters of a medicine's name to which spelling rules, such as Portuguese endings, are
-/// applied. Shorter names must match exactly.
+/// Minimum letters of a word to which spelling rules, such as Portuguese endings, are applied.
+/// Shorter words must match exactly.
 const STEM_LETTERS_MIN: usize = 6;
 /// Minimum letters of an unlisted word that is recognised as a medicine by its ending.
 const ENDING_LETTERS_MIN: usize = 7;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Medicine {
-    /// Medicine on the embedded list, by its line index.
+    /// Medicine on the embedded list, by its index there.
     Listed(usize),
     /// Medicine that isn't on the list, by the stem of its name.
     Unlisted(String),

@@ -16,6 +16,7 @@ use token::{Token, UnitKind, sentences};
 pub(super) use lexicon::stem;
 
 /// Returns whether a word in folded form names a medicine, by the embedded list or by its ending.
+/// Names that are also everyday words count.
 pub(super) fn is_medicine(folded: &str) -> bool {
     let tokens = sentences(folded).concat();
     LEXICON.find(&tokens).is_some()
@@ -27,9 +28,9 @@ const AMOUNT_TOLERANCE: f64 = 1e-4;
 /// Claims that the records make about medicines: which medicine, dose, schedule and route.
 pub(in crate::verifier) struct RecordedMedicines {
     claims: Vec<MedicineClaim>,
-    /// Stems of the medicines in the records that aren't on the embedded list.
+    /// Stems, longer than three bytes, of the words of the medicine names in prescriptions.
     unlisted: Vec<String>,
-    /// Text of all records in folded form, in which treatments are searched for.
+    /// Text of all records without echoes, in folded form, in which treatments are searched for.
     text: String,
 }
 
@@ -46,7 +47,7 @@ fn treatment_note(treatment: &str) -> String {
 }
 
 impl RecordedMedicines {
-    /// Collects the claims about medicines from all records.
+    /// Collects the claims about medicines from all records; echoes are left out.
     pub fn new(lines: &[TextSpan]) -> Self {
         let mut unlisted: Vec<String> = lines
             .iter()
@@ -68,8 +69,9 @@ impl RecordedMedicines {
         }
     }
 
-    /// Returns the verdict's note for the first claim in `text` that no record supports; `None` if
-    /// all are supported. `patient` is the id of the patient whom the text concerns, if known.
+    /// Returns the verdict's note for the first claim about a medicine in `text` that no record
+    /// supports, or else for the first such treatment; `None` if there is neither. `patient` is the
+    /// id of the patient whom the text concerns, if known.
     pub fn check(&self, text: &str, patient: Option<&str>) -> Option<String> {
         let ungrounded = parse_claims(text, patient, &self.unlisted)
             .into_iter()
@@ -77,9 +79,10 @@ impl RecordedMedicines {
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
-    /// Checks a text about several patients as [`Self::check`] does, and returns its first note. A
-    /// line is checked against the records of the one patient named last in its paragraph up to it,
-    /// otherwise against the records of all patients.
+    /// Checks each part of a text about several patients as [`Self::check`] does, and returns the
+    /// first note. A part ends at an empty line and before a line that names another patient first.
+    /// If a line names several, or none does, the patient of its part is unknown. Only patients
+    /// with recorded claims are recognised.
     pub fn check_about_patients(&self, text: &str) -> Option<String> {
         let ids: BTreeSet<&str> = self
             .claims
@@ -143,8 +146,8 @@ impl RecordedMedicines {
         (!(route_recorded && dose_recorded)).then(|| dosage_note(shown))
     }
 
-    /// Returns the recorded claims about a medicine. If there are records of `patient`, only theirs
-    /// are returned.
+    /// Returns the recorded claims about a medicine. If there are claims about `patient`, even with
+    /// other medicines, only theirs are returned.
     fn claims_about(&self, medicine: &Medicine, patient: Option<&str>) -> Vec<&MedicineClaim> {
         let same = || {
             self.claims
@@ -160,8 +163,8 @@ impl RecordedMedicines {
         }
     }
 
-    /// Returns the verdict's note for the first treatment other than a medicine that the text plans
-    /// but no record mentions; `None` if there is none.
+    /// Returns the verdict's note for the first of [`TREATMENTS`] that a sentence with a word of
+    /// [`PLAN_WORDS`] and without a negation names, but no record; `None` if there is none.
     fn unrecorded_treatment(&self, text: &str) -> Option<String> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
@@ -179,8 +182,8 @@ impl RecordedMedicines {
     }
 }
 
-/// Returns whether a dose in this unit implies a medicine even if none is named beside it. Volumes
-/// and percentages don't, because they have other uses.
+/// Returns whether a dose in this unit implies a medicine even if none is named beside it. Other
+/// units, such as volumes and percentages, don't.
 fn speaks_of_medicine(kind: UnitKind) -> bool {
     matches!(
         kind,
@@ -189,8 +192,8 @@ fn speaks_of_medicine(kind: UnitKind) -> bool {
 }
 
 /// Returns whether the claimed dose and schedule match the recorded ones. A claim without a
-/// schedule is compared by its dose alone. If one of the schedules is a total of a day or other
-/// period, the amounts of a day are compared.
+/// schedule is compared by its dose alone; one with a schedule never matches a record without. If
+/// one of the schedules is a total of a day or other period, equal amounts of a day match too.
 fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
     let Some(schedule) = said.schedule else {
         return is_same_dose(said, recorded);
@@ -209,7 +212,7 @@ fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
 }
 
 /// Returns the total of one intake: strength times number of pieces, or the one of them that is
-/// stated. `None` if the claim states neither.
+/// stated. A range of pieces beside a strength is ignored. `None` if the claim states neither.
 fn single_dose(claim: &MedicineClaim) -> Option<Dose> {
     match (&claim.dose, &claim.count) {
         (Some(dose), Some(count)) if count.amounts.len() == 1 => {
@@ -254,7 +257,7 @@ const PLAN_WORDS: &str = "treat treated treatment start started undergo underwen
 const DENIAL_WORDS: &str =
     "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
-/// Treatments other than medicines. Each has its spellings in folded form, separated by `|`.
+/// Treatments, and classes of medicines. Each has its spellings in folded form, separated by `|`.
 const TREATMENTS: &[(&str, &str)] = &[
     ("Chemotherapy", "chemotherap|quimioterap"),
     ("Radiotherapy", "radiotherap|radiation therap|radioterap"),
@@ -285,7 +288,8 @@ const TREATMENTS: &[(&str, &str)] = &[
     ("Insulin", "insulin"),
 ];
 
-/// Maximum number of tokens from a dose to a medicine after it: "200 mg tablets of amiodarone".
+/// Maximum number of tokens between a dose and a medicine after it ("200 mg tablets of
+/// amiodarone"), or between an ambiguous name and its dose.
 const FORWARD_TOKENS_MAX: usize = 3;
 /// Maximum number of tokens from a dose to an unlisted medicine before it: "zorblatin at a dose of
 /// 50 mg".
@@ -321,7 +325,7 @@ struct MedicineClaim {
     route: Option<phrase::RouteName>,
     /// Id of the patient whom the claim concerns; `None` if unknown.
     patient: Option<String>,
-    /// Whether the sentence is a negation: "no record of digoxin".
+    /// Whether the sentence holds a negation: "no record of digoxin".
     is_denied: bool,
 }
 
@@ -339,8 +343,8 @@ struct PlacedPart {
     item: ClaimPart,
 }
 
-/// Parses all claims about medicines in `text`. `known` are the stems of medicines in the records
-/// that aren't on the list.
+/// Parses all claims about medicines in `text`. `known` are stems of further words that count as
+/// medicines.
 fn parse_claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<MedicineClaim> {
     let mut all = Vec::new();
     let mut last: Option<Medicine> = None;
@@ -367,7 +371,7 @@ struct SentenceParser<'a> {
     tokens: &'a [Token],
     known: &'a [String],
     claims: Vec<MedicineClaim>,
-    /// Medicine of the previous sentence, to which a sentence without a medicine may refer.
+    /// Medicine named last in the sentences before, to which a sentence without one may refer.
     carried: Option<Medicine>,
 }
 
@@ -470,8 +474,8 @@ impl SentenceParser<'_> {
             .then_some(Medicine::Unlisted(stem))
     }
 
-    /// Returns whether an amount is a dose and not a laboratory value. Units with other uses, such
-    /// as percentages, count only beside a medicine.
+    /// Returns whether an amount is a dose and not a laboratory value; `true` for other parts.
+    /// Percentages, milliequivalents and millimoles count only as [`Self::medicine_beside`] states.
     fn is_a_dose(&self, placed: &PlacedPart) -> bool {
         let ClaimPart::Dose(dose, _) = &placed.item else {
             return true;
@@ -483,7 +487,8 @@ impl SentenceParser<'_> {
             ) || self.medicine_beside(placed))
     }
 
-    /// Returns whether a medicine is near the amount, or a schedule, route or form follows it.
+    /// Returns whether a medicine is near the amount, or a schedule, route or preparation follows
+    /// it.
     fn medicine_beside(&self, placed: &PlacedPart) -> bool {
         let before = (1..=3).filter_map(|n| placed.start.checked_sub(n));
         let after = || placed.end..(placed.end + 2).min(self.tokens.len());
@@ -515,9 +520,9 @@ impl SentenceParser<'_> {
         between.len() <= FORWARD_TOKENS_MAX && only_links && (linked || taken)
     }
 
-    /// Returns the claim that a dose belongs to: that of the medicine before it, that of a word
-    /// before it that looks like a medicine, or else the `pending` claim. If the medicine's claim
-    /// has such a dose already, a new claim about the same medicine is added.
+    /// Returns the claim that a dose belongs to: that of the medicine before it, that of a longer
+    /// word before it that isn't an ordinary one, or else the `pending` claim. If the medicine's
+    /// claim has such a dose already, a new claim about the same medicine is added.
     fn claim_of_dose<'c>(
         &'c mut self,
         dose: &Dose,

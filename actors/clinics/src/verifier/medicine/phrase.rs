@@ -16,7 +16,7 @@ pub(super) enum DosePer {
     Surface,
     /// Per millilitre: the strength of a liquid.
     Millilitre,
-    /// Per litre or decilitre: a laboratory value, not a dose.
+    /// Per litre, decilitre, `mm` or `mmol`: a laboratory value, not a dose.
     LabVolume,
 }
 
@@ -262,8 +262,8 @@ fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
 }
 
 /// Parses the denominators that follow a unit: "/kg/day", "per m2", "a day". Sets the dose's
-/// reference quantity, and moves `at` behind the last denominator. Returns the schedule if there is
-/// one.
+/// reference quantity, converts amounts such as "/5 mL" to 1 mL, and moves `at` behind the last
+/// denominator. Returns the schedule if there is one.
 fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
     let mut schedule = None;
     loop {

@@ -12,7 +12,7 @@ pub(super) enum Token {
     Word(String),
     /// Number that was written in digits.
     Number(f64),
-    /// Any other character except a space.
+    /// Any other character, except white space and the end of a sentence.
     Sign(char),
 }
 
@@ -92,8 +92,8 @@ fn continues_number(chars: &[char], at: usize) -> bool {
         || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
 }
 
-/// Removes the full stops of dotted abbreviations, so that `b.i.d.` is one word and not three
-/// sentences.
+/// Removes the full stops of dotted abbreviations of two or three letters, so that `b.i.d.` is one
+/// word.
 fn join_dotted(folded: &str) -> String {
     static DOTTED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"(?-u:\b)([a-z])\.\s?([a-z])\.(?:\s?([a-z])\.)?").ok());
@@ -114,9 +114,9 @@ fn reads_portuguese(folded: &str) -> bool {
     of(PORTUGUESE) > of(ENGLISH)
 }
 
-/// Parses a number in digits with separators. A lone separator before three digits is ambiguous,
-/// and `decimal_comma` decides: `1,500` is 1.5 in a Portuguese text and 1500 in an English one;
-/// `1.500` is the reverse.
+/// Parses a number in digits with separators. A lone separator between one to three digits, the
+/// first not 0, and three digits is ambiguous, and `decimal_comma` decides: `1,500` is 1.5 in a
+/// Portuguese text and 1500 in an English one; `1.500` is the reverse.
 fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
     let is_mixed = digits.contains(',') && digits.contains('.');
     let is_lone = digits.matches([',', '.']).count() == 1;
@@ -238,7 +238,7 @@ const TENS: &[&str] = &[
     "eighty oitenta",
     "ninety noventa",
 ];
-/// Words for a hundred, two hundred and so on, English and Portuguese.
+/// Words for a hundred, two hundred and so on, Portuguese only.
 const HUNDREDS: &[&str] = &[
     "cem cento",
     "duzentos duzentas",
@@ -258,7 +258,7 @@ pub(super) enum UnitKind {
     Mass,
     /// Volume; base unit millilitre.
     Volume,
-    /// Activity in international units.
+    /// Activity in units, international or not.
     Activity,
     /// Milliequivalents.
     Equivalent,
