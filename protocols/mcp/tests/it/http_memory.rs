@@ -148,7 +148,7 @@ async fn half_sent_bodies_are_bounded() {
 }
 
 /// Goal: readers that don't read are bounded: a principal's oldest large responses are cut off, and
-/// another's stay whole. Method: ten large responses that nobody reads, a smaller one of another
+/// another's stay whole. Method: six large responses that nobody reads, a smaller one of another
 /// principal before them and one after; then all are read.
 #[tokio::test]
 async fn readers_that_do_not_read_are_bounded() {
@@ -156,7 +156,7 @@ async fn readers_that_do_not_read_are_bounded() {
     /// More than the kernel takes for a connection that isn't read.
     const RESPONSE: usize = 8 * 1024 * 1024;
     const SMALL: usize = 512 * 1024;
-    const CLIENTS: usize = 10;
+    const CLIENTS: usize = 6;
     let (budget, listen) = budget(MAX);
     let options = McpServerOptions {
         access: options().access,
