@@ -510,7 +510,7 @@ mod tests {
     /// read. Method: two messages, repeated, of which the last is the end of the first.
     #[test]
     fn waiting_messages_are_not_repeated() {
-        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS);
+        let log = ReplayBuffer::new(0, StreamKind::Unsolicited, true, LIMITS, None);
         let (one, two) = (r#"{"a":1}"#, r#"1}"#);
         assert!((0..9).all(|_| log.send_once(one.into()) && log.send_once(two.into())));
         let mut reader = log.reader_after(None).unwrap();
