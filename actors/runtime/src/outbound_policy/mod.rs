@@ -7,7 +7,7 @@ use callboard_message::{CallId, Failure, Message, RawMessage, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-pub use tool_screening::{AWAY_META_KEY, TOOL_NAME_CHARS_MAX, is_confusable};
+pub use tool_screening::{AWAY_META_KEY, REMOTE_TOOL_NAME_CHARS_MAX, is_confusable};
 
 use crate::agent::context::Context;
 use crate::policy::{Direction, PolicyRequest};

@@ -15,7 +15,7 @@ const FLAG_TAGS_MAX: usize = 6;
 
 /// Maximum length of a remote tool's name in characters (MCP 2025-11-25, server/tools, tool names).
 /// A tool with a longer name is left out, and can't be called.
-pub const TOOL_NAME_CHARS_MAX: usize = 128;
+pub const REMOTE_TOOL_NAME_CHARS_MAX: usize = 128;
 
 /// Key in a list's `_meta` whose value names what is missing in it: `[{"server": name, "why":
 /// sentence}]`.
@@ -93,7 +93,7 @@ fn name_flaw(tool: &RawValue) -> Option<&'static str> {
         .filter_map(|(_, name)| text(name))
         .find_map(|name| match &*name {
             "" => Some(EMPTY_NAME),
-            name if name.chars().nth(TOOL_NAME_CHARS_MAX).is_some() => Some(LONG_NAME),
+            name if name.chars().nth(REMOTE_TOOL_NAME_CHARS_MAX).is_some() => Some(LONG_NAME),
             name if name.contains(is_control) => Some(CONTROL_CHARACTERS),
             name if is_path(name) => Some(PATH_NAME),
             _ => None,
@@ -289,7 +289,7 @@ mod tests {
     /// Method: a table of names; one of the maximum length, and one longer.
     #[test]
     fn malformed_names_are_found() {
-        let longest = "é".repeat(TOOL_NAME_CHARS_MAX);
+        let longest = "é".repeat(REMOTE_TOOL_NAME_CHARS_MAX);
         let longer = format!("{longest}a");
         for (name, expected) in [
             ("add", None),

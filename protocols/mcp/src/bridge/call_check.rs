@@ -9,7 +9,7 @@ use callboard_message::json::raw_from_written;
 use callboard_message::{Failure, FailureKind, Message, RawMessage, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::Context;
-use callboard_runtime::outbound_policy::{TOOL_NAME_CHARS_MAX, exchange};
+use callboard_runtime::outbound_policy::{REMOTE_TOOL_NAME_CHARS_MAX, exchange};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -203,6 +203,9 @@ fn is_answer(failure: &Failure) -> bool {
 /// Returns the error of a call of a tool that isn't listed: one of the protocol, which isn't shown
 /// to a model.
 fn unknown_tool(name: &str) -> Failure {
-    let name: String = name.escape_debug().take(TOOL_NAME_CHARS_MAX).collect();
+    let name: String = name
+        .escape_debug()
+        .take(REMOTE_TOOL_NAME_CHARS_MAX)
+        .collect();
     error_mapping::from_rpc(&RpcError::invalid_params(format!("unknown tool: {name}")))
 }
