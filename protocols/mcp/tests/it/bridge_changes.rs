@@ -43,12 +43,12 @@ fn damped(options: McpClientOptions) -> McpClientOptions {
     }
 }
 
-/// Waits until `count` has stayed the same for twenty intervals.
+/// Waits until `count` has stayed the same for ten intervals.
 async fn until_quiet(count: impl Fn() -> usize) -> usize {
     let quiet = async {
         loop {
             let before = count();
-            sleep(INTERVAL * 20).await;
+            sleep(INTERVAL * 10).await;
             if count() == before {
                 return before;
             }
