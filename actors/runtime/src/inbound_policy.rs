@@ -12,6 +12,7 @@ use crate::access_log::AccessEntry;
 use crate::call::CallContext;
 use crate::handle::AgentRef;
 use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
+use crate::shares::SharePermit;
 
 /// Checks with the system's policies whether an inbound message may be delivered to `agent`.
 /// Policies know the agent as `name`.
@@ -55,8 +56,14 @@ pub async fn admit(
 /// Questions and answers during the call are checked too. Dropping the future cancels the whole
 /// call.
 ///
+/// If principals share the agent's handlers ([`AgentProfile::principal_share_percent`]), waits for
+/// one until the call's deadline.
+///
+/// [`AgentProfile::principal_share_percent`]: crate::AgentProfile::principal_share_percent
+///
 /// # Errors
-/// The agent's failure, or the policy's, as for [`admit`].
+/// The agent's failure, or the policy's, as for [`admit`]; `Overloaded` if the call gets no
+/// handler.
 pub async fn ask(
     agent: &AgentRef,
     name: &str,
@@ -75,7 +82,10 @@ pub async fn ask(
     });
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
-    let reply = agent.0.clone().ask_named(sent, Some(Arc::new(call))).await;
+    let reply = match acquire_handler(agent, &sent.name, &call).await {
+        Ok(_permit) => agent.0.clone().ask_named(sent, Some(Arc::new(call))).await,
+        Err(failure) => Err(failure),
+    };
     gone.disarm();
     let (direction, payload) = (Direction::Inbound, RawValue::NULL);
     let request = PolicyRequest {
@@ -108,4 +118,27 @@ fn withhold_rules(mut failure: Failure, sender: &Principal, call: CallId) -> Fai
         data.insert(REFERENCE_MEMBER.to_owned(), call.to_string().into());
     }
     failure
+}
+
+/// Waits for one of the agent's handlers, if principals share them. A cancelled call doesn't wait:
+/// the agent refuses it.
+async fn acquire_handler(
+    agent: &AgentRef,
+    message: &str,
+    call: &CallContext,
+) -> Result<Option<SharePermit>, Failure> {
+    let Some(handlers) = agent.0.handler_shares(message) else {
+        return Ok(None);
+    };
+    tokio::select! {
+        biased;
+        permit = handlers.acquire(&*call.principal, call.deadline) => match permit {
+            Ok(permit) => Ok(Some(permit)),
+            Err(error) => {
+                let why = format!("{agent}: no handler is free: {error}");
+                Err(Failure::overloaded(why))
+            }
+        },
+        () = call.cancel.cancelled() => Ok(None),
+    }
 }

@@ -22,6 +22,7 @@ mod mailbox;
 pub mod outbound_policy;
 mod policy;
 mod policy_caller;
+mod shares;
 mod store;
 mod sync;
 mod system;
@@ -62,6 +63,10 @@ pub use mail::{
 pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
 pub use policy::rate_limit::{NamePatterns, RateLimit, ToolRateLimit};
 pub use policy::{Direction, ExchangePart, Policy, PolicyChain, PolicyRequest};
+pub use shares::{
+    FairShare, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares, ShareError, ShareOwner,
+    SharePermit,
+};
 pub use store::{AuditLog, Store, StoreAlreadySet};
 pub use system::directory::{
     AgentChanged, DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters, Directory, EventBus,

@@ -36,6 +36,10 @@ mod lifecycle;
 #[path = "it/calls.rs"]
 mod calls;
 
+// Principals share the handlers of an agent.
+#[path = "it/shares.rs"]
+mod shares;
+
 // Directory, events, policy and journal.
 #[path = "it/registry.rs"]
 mod registry;

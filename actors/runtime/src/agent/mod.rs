@@ -237,6 +237,12 @@ pub struct AgentProfile {
     /// two wake-ups. Suits agents that forward a request and wait for its answer. Work that must
     /// outlive the caller's task has to be spawned on another runtime.
     pub inline_concurrent: bool,
+    /// Share of a principal in the concurrent handlers of each message type, in percent, 1 to 100.
+    /// It applies to messages that a server of the system receives for the agent: beyond its share,
+    /// a principal may use handlers as long as a share is left for others, and then waits. With
+    /// 100, the default, one principal may use all. Suits agents whose handlers wait, for example
+    /// for people.
+    pub principal_share_percent: u8,
     /// Restart limit for an agent without a supervisor.
     pub restarts: RestartIntensity,
     /// Delay before each restart of an agent without a supervisor.
@@ -253,6 +259,7 @@ impl Default for AgentProfile {
             cancel_safe: false,
             inline_sync: true,
             inline_concurrent: false,
+            principal_share_percent: 100,
             restarts: RestartIntensity::default(),
             backoff: Backoff::default(),
         }
@@ -277,6 +284,13 @@ impl AgentProfile {
     /// [`AgentProfile::inline_concurrent`](#structfield.inline_concurrent)).
     pub fn inline_concurrent(mut self) -> Self {
         self.inline_concurrent = true;
+        self
+    }
+
+    /// Sets the share of a principal in the concurrent handlers (see
+    /// [`AgentProfile::principal_share_percent`](#structfield.principal_share_percent)).
+    pub fn principal_share(mut self, percent: u8) -> Self {
+        self.principal_share_percent = percent;
         self
     }
 

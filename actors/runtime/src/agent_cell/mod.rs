@@ -21,6 +21,7 @@ use crate::mailbox::agent_slot::{RunToken, catch_panic};
 use crate::mailbox::lane::{MessageQueue, NoReplyReason, reply_channel};
 use crate::mailbox::queue::{Gate, Mailbox, PushResult, TurnOutcome, WaiterId};
 use crate::mailbox::scheduler::{Scheduler, is_agent_code, run_as_agent};
+use crate::shares::PrincipalShares;
 use crate::sync::Mutex;
 use crate::system::System;
 use crate::system::supervision::{ExitReason, Supervisor};
@@ -94,6 +95,13 @@ impl<A: Agent> AgentType<A> {
         let lane = self.lane(message)?;
         Some((lane, &*self.handlers.ops[usize::from(lane)]))
     }
+
+    /// Returns the handler of messages that are sent as JSON under this name, and its lane.
+    fn find_named(&self, name: &str) -> Option<(u16, &dyn HandlerOp<A>)> {
+        let mut lanes = (0..).zip(&self.handlers.ops);
+        let (lane, op) = lanes.find(|(_, op)| op.name() == name && op.has_codec())?;
+        Some((lane, &**op))
+    }
 }
 
 pub(crate) type Factory<A> = Arc<dyn Fn() -> A + Send + Sync>;
@@ -133,6 +141,8 @@ pub(crate) struct AgentCell<A: Agent> {
     pub(crate) stats: AgentStats,
     /// Bookkeeping of handlers that run in callers' tasks. Created with the first of them.
     pub(crate) inline_handlers: OnceLock<Box<InlineHandlers>>,
+    /// Handlers as shared by principals, by lane. Created with the first message of each.
+    pub(crate) handler_shares: OnceLock<Box<[OnceLock<Arc<PrincipalShares>>]>>,
 }
 
 impl<A: Agent> AgentCell<A> {
@@ -370,6 +380,9 @@ pub(crate) trait AnyAgentCell: Send + Sync {
         named: RawMessage,
         call: Option<Arc<CallContext>>,
     ) -> BoxFuture<'static, RawReply>;
+    /// Returns the handlers of a message as shared by principals; `None` if there is no share, or
+    /// the handlers aren't concurrent.
+    fn handler_shares(&self, message: &str) -> Option<&Arc<PrincipalShares>>;
     fn snapshot(&self) -> AgentSnapshot;
     /// Returns the tokio runtime of the agent's arbiter; `None` until the arbiter has started.
     fn runtime(&self) -> Option<tokio::runtime::Handle>;
@@ -464,8 +477,7 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
         call: Option<Arc<CallContext>>,
     ) -> BoxFuture<'static, RawReply> {
         let kind = self.agent_type.clone();
-        let mut lanes = (0..).zip(&kind.handlers.ops);
-        if let Some((lane, op)) = lanes.find(|(_, op)| op.name() == named.name && op.has_codec()) {
+        if let Some((lane, op)) = kind.find_named(&named.name) {
             return op.ask_named(self, lane, named.payload, call);
         }
         let agent = crate::handle::AgentRef(self);
@@ -478,6 +490,29 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
             }
             agent.ask(named).within_call(call).await?
         })
+    }
+
+    fn handler_shares(&self, message: &str) -> Option<&Arc<PrincipalShares>> {
+        let AgentProfile {
+            principal_share_percent,
+            mailbox_capacity,
+            ..
+        } = *self.profile;
+        if principal_share_percent >= 100 {
+            return None;
+        }
+        let kind = &self.agent_type;
+        let fallback = || kind.find(TypeId::of::<RawMessage>());
+        let (lane, op) = kind.find_named(message).or_else(fallback)?;
+        let max = op.in_flight_max()? as usize;
+        let lanes = self
+            .handler_shares
+            .get_or_init(|| kind.types.iter().map(|_| OnceLock::new()).collect());
+        let shares = lanes.get(usize::from(lane))?;
+        Some(shares.get_or_init(|| {
+            let waiters_max = mailbox_capacity as usize;
+            PrincipalShares::with_queue(max, principal_share_percent, waiters_max)
+        }))
     }
 
     fn runtime(&self) -> Option<tokio::runtime::Handle> {

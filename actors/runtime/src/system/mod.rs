@@ -486,6 +486,7 @@ impl<'a, A: Agent> SpawnBuilder<'a, A> {
             mailbox,
             stats: AgentStats::default(),
             inline_handlers: OnceLock::new(),
+            handler_shares: OnceLock::new(),
         });
         let body = AgentSlot::new(self.agent);
         let agent = AgentRef(cell.clone());
