@@ -9,7 +9,8 @@ use callboard_message::capabilities::{
 };
 use callboard_message::{Failure, RawObject, SamplingAnswer, ToolResult};
 use callboard_runtime::{
-    Agent, AgentChanged, AgentProfile, ConcurrentHandler, Context, Handlers, SyncHandler,
+    Agent, AgentChanged, AgentProfile, ConcurrentHandler, Context, Handlers,
+    PRINCIPAL_SHARE_PERCENT_DEFAULT, SyncHandler,
 };
 use serde_json::{Value, json};
 
@@ -38,9 +39,13 @@ impl<const SAMPLES: bool> Agent for AggregateAgent<SAMPLES> {
     }
 
     /// Returns the agent's profile: requests may be cancelled at any time, and handlers run in the
-    /// caller's task, because the agent does little work of its own.
+    /// caller's task, because the agent does little work of its own. Principals share the handlers,
+    /// because a call may wait for a person.
     fn profile() -> AgentProfile {
-        AgentProfile::default().cancel_safe().inline_concurrent()
+        AgentProfile::default()
+            .cancel_safe()
+            .inline_concurrent()
+            .principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 
     /// Subscribes to changes of the members, so that watchers of the aggregate are notified of

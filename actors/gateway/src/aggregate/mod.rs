@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{AgentRef, System};
+use callboard_runtime::{Agent, AgentRef, PRINCIPAL_SHARE_PERCENT_DEFAULT, System};
 use serde::Deserialize;
 
 use calls::CallRouter;
@@ -53,8 +53,9 @@ pub const AGGREGATE_PAGE_ITEMS_MAX: usize = 200;
 /// Maximum pages that are read of one member's list. Further pages are omitted and reported as
 /// missing. Fixed.
 pub const AGGREGATE_MEMBER_PAGES_MAX: usize = 1_000;
-/// Maximum number of requests of one type that an aggregate handles at once. Further ones wait in
-/// its mailbox. Fixed.
+/// Maximum number of requests of one type that an aggregate handles at once. Further ones wait. Of
+/// those that a server receives, one principal has at most three quarters by default, and another
+/// always has room ([`AggregateOptions::principal_share_percent`]). Fixed.
 pub const AGGREGATE_CALLS_MAX: u32 = 256;
 /// Default time that an aggregate waits for a member's lists and description. At most three
 /// quarters of the call's remaining time are used. After it, the member is left out and reported as
@@ -103,6 +104,7 @@ pub struct AggregateAgent<const SAMPLES: bool = false> {
 struct AggregateServices {
     members: Arc<[MemberState]>,
     list_timeout: Duration,
+    principal_share_percent: u8,
     resource_index: Arc<ResourceIndex>,
     descriptions: MemberDescriptions,
     lists: ListReader,
@@ -162,6 +164,7 @@ impl AggregateAgent {
                 resources: ResourceRouter::new(all(), resource_index.clone()),
                 members,
                 list_timeout,
+                principal_share_percent: options.principal_share_percent,
                 resource_index,
             }),
         })
@@ -172,18 +175,21 @@ impl AggregateAgent {
     /// doesn't.
     pub fn spawn(self, system: &System, label: &str) -> AgentRef {
         let Self { parts } = self;
+        let profile = Self::profile().principal_share(parts.principal_share_percent);
         match parts.calls.has_sampler() {
             false => system
                 .prepare_with(move || Self {
                     parts: parts.clone(),
                 })
                 .label(label)
+                .profile(profile)
                 .spawn(),
             true => system
                 .prepare_with(move || AggregateAgent::<true> {
                     parts: parts.clone(),
                 })
                 .label(label)
+                .profile(profile)
                 .spawn(),
         }
     }
@@ -327,6 +333,10 @@ pub struct AggregateOptions {
     /// Time that the aggregate waits for a member's lists and description. After it, the member is
     /// reported as missing. Default: [`AGGREGATE_LIST_TIMEOUT_DEFAULT`].
     pub list_timeout: Duration,
+    /// Share of a principal in the requests of one type that the aggregate handles at once
+    /// ([`AGGREGATE_CALLS_MAX`]), in percent, 1 to 100. Default:
+    /// [`callboard_runtime::PRINCIPAL_SHARE_PERCENT_DEFAULT`].
+    pub principal_share_percent: u8,
 }
 
 impl Default for AggregateOptions {
@@ -337,6 +347,7 @@ impl Default for AggregateOptions {
             prefix: PrefixMode::default(),
             separator: NameSeparator::default(),
             list_timeout: AGGREGATE_LIST_TIMEOUT_DEFAULT,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
         }
     }
 }

@@ -25,6 +25,7 @@ mod away;
 mod filters;
 mod names;
 mod resources;
+mod shares;
 mod upstream;
 
 /// Runs a test with paused time, then shuts the system down.
