@@ -25,11 +25,11 @@ use callboard::agents::task::{
 };
 use callboard::agents::tools::{ToolDeps, Toolbox};
 use callboard::message::capabilities::Converse;
-use callboard::message::{Content, DataClass, RawObject};
+use callboard::message::{Content, DataClass, Principal, RawObject};
 use callboard::store::{SqlStore, StoreOptions};
 use callboard::{
-    Agent, AgentRef, ConcurrentHandler, Context, Failure, Handlers, MemoryTaskStore, Message,
-    Store, SyncHandler, System, TaskRunner, TaskRunnerOptions,
+    Agent, AgentRef, CallContext, ConcurrentHandler, Context, Failure, Handlers, MemoryTaskStore,
+    Message, Store, SyncHandler, System, TaskRunner, TaskRunnerOptions,
 };
 use clap::Parser;
 use futures::future::{BoxFuture, join_all};
@@ -377,12 +377,15 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
         worst.clone(),
     ));
     let since = Instant::now();
-    let asking = (0..plans).map(|_| {
-        let agent = agent.clone();
+    // Several, because one principal may not use all places of the orchestrator.
+    let askers = ["a", "b", "c", "d"].map(|id| Arc::new(Principal::agent(id)));
+    let asking = (0..plans).map(|n| {
+        let (agent, asker) = (agent.clone(), askers[n % askers.len()].clone());
         tokio::spawn(async move {
             let since = Instant::now();
             let reply = agent
                 .ask(Converse::from_content([Content::text(TEXT)]))
+                .within_call(Some(Arc::new(CallContext::new(asker))))
                 .await?;
             reply
                 .map(|_| since.elapsed())

@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{Failure, Principal};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Context, Handlers};
+use callboard_runtime::{
+    Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers,
+    PRINCIPAL_SHARE_PERCENT_DEFAULT,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +36,8 @@ pub use answer::{AnswerStatus, ClinicAnswer, TimesMs};
 /// Maximum length of the purpose in [`AskClinics`], in characters. A longer one is refused with
 /// `InvalidInput`. Fixed.
 pub const PURPOSE_CHARS_MAX: usize = 64;
-/// Maximum questions that one orchestrator answers at once. Further ones wait in its mailbox. Fixed.
+/// Maximum questions that one orchestrator answers at once, of which one principal has at most
+/// three quarters. Further ones wait. Fixed.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 /// Answers a question about the clinics' patients, or states why it can't. The answer has passed
 /// the verifier.
@@ -160,6 +164,10 @@ impl Orchestrator {
 impl Agent for Orchestrator {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<AskClinics>(QUESTIONS_AT_ONCE_MAX);
+    }
+
+    fn profile() -> AgentProfile {
+        AgentProfile::default().principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 }
 

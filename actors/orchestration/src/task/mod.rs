@@ -24,9 +24,11 @@ use callboard_message::capabilities::{
     CallTool, Converse, DescribeAgent, DescribeAgentResult, ListTools,
 };
 use callboard_message::{DataClass, Failure, FailureKind, Message, RawObject, ToolResult};
-use callboard_runtime::{Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers};
+use callboard_runtime::{
+    Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers,
+    PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares, SharePermit,
+};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::decide::intake::IntakeOptions;
@@ -48,8 +50,8 @@ use task_notifier::TaskNotifier;
 pub(crate) use question_dedup::QuestionHistory;
 pub use request::CONVERSATIONS_MAX;
 
-/// Maximum concurrent calls of one orchestrator. Further calls are rejected with `Overloaded`.
-/// Fixed.
+/// Maximum concurrent calls of one orchestrator, of which one principal has at most three quarters.
+/// Further calls are rejected with `Overloaded`. Fixed.
 pub const CONCURRENT_CALLS_MAX: usize = 1_024;
 /// Additional handler slots for calls beyond [`CONCURRENT_CALLS_MAX`], which are rejected at once,
 /// so that they never delay the orchestrator's own steps.
@@ -76,7 +78,7 @@ struct OrchestratorShared {
     options: TaskOrchestratorOptions,
     conversations: ConversationCache,
     notifier: TaskNotifier,
-    call_permits: Semaphore,
+    call_shares: Arc<PrincipalShares>,
     /// Numbers of ended calls, by final state: completed, failed, rejected, canceled.
     ended_counts: [AtomicU64; 4],
     resubmissions: ResubmissionCounter,
@@ -91,7 +93,10 @@ impl TaskOrchestrator {
             options,
             conversations: ConversationCache::default(),
             notifier: TaskNotifier::default(),
-            call_permits: Semaphore::new(CONCURRENT_CALLS_MAX),
+            call_shares: PrincipalShares::new(
+                CONCURRENT_CALLS_MAX,
+                PRINCIPAL_SHARE_PERCENT_DEFAULT,
+            ),
             ended_counts: Default::default(),
             resubmissions: ResubmissionCounter::default(),
         };
@@ -103,15 +108,10 @@ impl TaskOrchestrator {
 
 impl OrchestratorShared {
     /// Reserves a slot for a call. Fails with `Overloaded` if [`CONCURRENT_CALLS_MAX`] calls are in
-    /// progress.
-    fn acquire_call_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        let full = |_| {
-            let why = format!(
-                "{CONCURRENT_CALLS_MAX} requests are in progress, the maximum: try again later"
-            );
-            Failure::overloaded(why)
-        };
-        self.call_permits.try_acquire().map_err(full)
+    /// progress, or more than its share are of the call's principal.
+    fn acquire_call_permit(&self, cx: &Context) -> Result<SharePermit, Failure> {
+        let permit = self.call_shares.try_acquire(cx.principal());
+        permit.map_err(|error| Failure::overloaded(format!("too many requests: {error}")))
     }
 
     fn run_store(&self, cx: &Context, run: &RunId) -> RunStore {
@@ -157,7 +157,7 @@ impl Agent for TaskOrchestrator {
         let OrchestratorShared {
             options,
             notifier,
-            call_permits: calls,
+            call_shares,
             ended_counts: ended,
             resubmissions,
             ..
@@ -165,7 +165,7 @@ impl Agent for TaskOrchestrator {
         let [completed, failed, rejected, canceled] =
             ended.each_ref().map(|count| count.load(Relaxed));
         json!({
-            "in_flight": CONCURRENT_CALLS_MAX - calls.available_permits(),
+            "in_flight": call_shares.used(),
             "followed": notifier.followed_runs(),
             "ended": { "completed": completed, "failed": failed, "rejected": rejected, "canceled": canceled },
             "requests": resubmissions.observe(),
@@ -294,7 +294,7 @@ async fn call_tool(
             .ok_or_else(|| Failure::invalid("`text` must be a string"))?;
         return handle_request(shared, ParsedRequest::from_text(text)?, cx).await;
     }
-    let _place = shared.acquire_call_permit()?;
+    let _place = shared.acquire_call_permit(cx)?;
     let options = &shared.options;
     options.tools.check(&name, &arguments)?;
     check_guardrail(

@@ -64,7 +64,7 @@ pub(super) async fn handle_request(
     said: ParsedRequest,
     cx: &Context,
 ) -> Result<ToolResult, Failure> {
-    let _place = shared.acquire_call_permit()?;
+    let _place = shared.acquire_call_permit(cx)?;
     let session = cx
         .call()
         .and_then(|call| call.session.as_ref())

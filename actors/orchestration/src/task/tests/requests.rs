@@ -4,8 +4,11 @@ use callboard_message::capabilities::{CallTool, Converse, ListTools};
 use callboard_message::{
     ARTIFACTS_SENT_META_KEY, Content, ElicitationAnswer, FailureKind, Principal, RawObject,
 };
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
+use super::super::CONCURRENT_CALLS_MAX;
 use super::kit::{Act, Heard, Kit, decided, nobody, said, says, with, with_guard, with_kit};
 
 /// Goal: a request goes to the chosen target with the chosen parameters. Method: script each
@@ -412,5 +415,44 @@ fn follow_ups() {
             kit.asked("decide_follow_up")[0]["history"],
             json!([{ "by": "user", "text": "weather" }])
         );
+    });
+}
+
+/// Goal: one principal whose requests all wait leaves places to others, and gets an error beyond
+/// its own. Method: as many requests to a silent agent as one principal gets, one more, and one of
+/// another.
+#[test]
+fn requests_are_shared() {
+    with_kit(async |kit| {
+        let own = CONCURRENT_CALLS_MAX * 3 / 4;
+        let to_weather = decided(json!({ "remote": { "agent": "weather" } }));
+        kit.decide("decide_route", vec![to_weather; own + 2]);
+        kit.peer("weather", [Act::Hang]);
+        let kit = &*kit;
+        let ask = |name: &str, n: usize| {
+            let text = format!("weather on day {n}?");
+            kit.hear_of(Principal::agent(name), said(&text, "", ""), &nobody)
+        };
+        let in_progress = async |wanted: usize| {
+            while kit.agent.observe().await["in_flight"] != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut waiting: FuturesUnordered<_> = (0..own).map(|n| ask("a", n)).collect();
+        tokio::select! {
+            Some(heard) = waiting.next() => panic!("{:?}", heard.reply.err()),
+            () = in_progress(own) => {}
+        }
+        let refused = ask("a", own).await;
+        assert_eq!(refused.failure().kind, FailureKind::Overloaded);
+        assert!(
+            refused.failure().message.contains("768 by this principal"),
+            "{:?}",
+            refused.failure()
+        );
+        tokio::select! {
+            heard = ask("b", own + 1) => panic!("{:?}", heard.reply.err()),
+            () = in_progress(own + 1) => {}
+        }
     });
 }
