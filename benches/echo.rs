@@ -261,7 +261,7 @@ pub fn serve() -> Result<bool, String> {
             ..McpServerOptions::default()
         };
         options.sessions.sessions_max = 4_096;
-        options.sessions.sessions_per_principal_max = 4_096;
+        options.inbound.principal_share_percent = 100;
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let listen = ListenOptions {
             workers,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
+use callboard_runtime::PRINCIPAL_SHARE_PERCENT_DEFAULT;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use url::Host;
@@ -48,6 +49,10 @@ pub struct ListenerDeclaration {
     /// Maximum number of connections of one address at a time. Default: three quarters of the
     /// listener's.
     pub address_connections_max: Option<NonZeroUsize>,
+    /// Share of a principal in the sessions, streams, subscriptions and sockets of each served
+    /// agent, and in the requests that the aggregate of all agents handles at a time, in percent, 1
+    /// to 100. Default: [`callboard_runtime::PRINCIPAL_SHARE_PERCENT_DEFAULT`].
+    pub principal_share_percent: Option<u8>,
     /// Maximum duration of a call in seconds, questions included. The default depends on the
     /// protocol.
     pub call_deadline_s: Option<NonZeroU64>,
@@ -133,6 +138,7 @@ impl ListenerDeclaration {
             compat: Vec::new(),
             body_bytes_max: None,
             address_connections_max: None,
+            principal_share_percent: None,
             call_deadline_s: None,
             public_url: None,
             grpc_bind: None,
@@ -160,6 +166,12 @@ impl ListenerDeclaration {
             ListenerProtocol::Mcp if self.is_bare() => ServedProtocol::Bare,
             ListenerProtocol::Mcp => ServedProtocol::Mcp,
         }
+    }
+
+    /// Returns the share of a principal in what the listener's clients share, in percent.
+    pub(crate) fn principal_share(&self) -> u8 {
+        self.principal_share_percent
+            .unwrap_or(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 
     /// Whether the listener serves the bare dialect of MCP.
@@ -194,7 +206,7 @@ impl ListenerDeclaration {
             if self.agent.is_none() {
                 wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
             }
-            let why = "`agents`, `keys`, `hosts`, `origins` and other `compat` are for the dialect \"mcp\"";
+            let why = "`agents`, `keys`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
             let has_other = self
                 .compat
                 .iter()
@@ -217,6 +229,13 @@ impl ListenerDeclaration {
                 }
                 _ => {}
             }
+        }
+        if self
+            .principal_share_percent
+            .is_some_and(|percent| !(1..=100).contains(&percent))
+        {
+            let why = "it must be from 1 to 100: the percentage of one principal";
+            wrong.push(("principal_share_percent", why));
         }
         if speaks == ServedProtocol::Mail {
             wrong.extend(self.mail_key_errors());
@@ -427,7 +446,13 @@ impl ListenerDeclaration {
 }
 
 /// Keys that are invalid in the bare dialect.
-const KEYS_NOT_BARE: [&str; 4] = ["agents", "keys", "hosts", "origins"];
+const KEYS_NOT_BARE: [&str; 5] = [
+    "agents",
+    "keys",
+    "hosts",
+    "origins",
+    "principal_share_percent",
+];
 /// Keys for the dialect `mcp` only.
 const MCP_KEYS: [&str; 2] = ["name", "instructions"];
 /// Keys for the protocol A2A only.

@@ -226,6 +226,31 @@ fn endpoints() {
     }
 }
 
+/// Goal: a listener's share of a principal is a percentage. Method: each limit, and one beyond.
+#[test]
+fn shares_of_principals() {
+    let listener = |percent: u8| {
+        let lines = "protocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"";
+        let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"";
+        told(
+            &format!(
+                "{NODE}{upstream}\n[[listener]]\n{lines}\nprincipal_share_percent = {percent}\n"
+            ),
+            false,
+        )
+    };
+    for good in [1, 100] {
+        assert_eq!(listener(good), [""; 0]);
+    }
+    for wrong in [0, 101] {
+        let told = listener(wrong);
+        assert!(
+            told.len() == 1 && told[0].contains("it must be from 1 to 100"),
+            "{told:?}"
+        );
+    }
+}
+
 /// Goal: routing that can't work is reported: models for elicitations, unknown answerers. Method:
 /// rows.
 #[test]

@@ -148,6 +148,7 @@ fn a2a_options(listener: &ListenerDeclaration, base: Url) -> Result<A2aOptions, 
     options.hosts = entrance.hosts;
     options.origins = entrance.origins;
     options.limits = request_limits(listener);
+    options.principal_share_percent = listener.principal_share();
     if let Some(seconds) = listener.call_deadline_s {
         options.call_deadline = Duration::from_secs(seconds.get());
     }

@@ -279,11 +279,16 @@ impl AgentSet {
 
     /// Returns one agent for these ids, and whether it is an aggregate that was created for them. A
     /// single agent without a tool filter stands for itself; otherwise the agents are behind an
-    /// aggregate. Ids that aren't in the directory are left out.
+    /// aggregate. Ids that aren't in the directory are left out. `share_percent` is a principal's
+    /// share of the requests that the aggregate handles at a time.
     ///
     /// # Errors
     /// [`NodeError::Bundle`] if names of tools collide.
-    pub(super) fn aggregate(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
+    pub(super) fn aggregate(
+        &self,
+        ids: &[&str],
+        share_percent: u8,
+    ) -> Result<(AgentRef, bool), NodeError> {
         let filter = |id: &str| {
             self.running
                 .get(id)
@@ -298,7 +303,10 @@ impl AgentSet {
             )
         });
         let members: Vec<_> = found.collect();
-        let mut options = AggregateOptions::default();
+        let mut options = AggregateOptions {
+            principal_share_percent: share_percent,
+            ..AggregateOptions::default()
+        };
         if let [alone] = members.as_slice() {
             if alone.filter == ToolFilter::default() {
                 return Ok((alone.agent.clone(), false));

@@ -510,6 +510,7 @@ fn mail_options(listener: &ListenerDeclaration) -> Result<MailServerOptions, Nod
         access,
         hosts,
         origins,
+        principal_share_percent: listener.principal_share(),
         ..MailServerOptions::default()
     };
     if let Some(bytes) = listener.body_bytes_max {
@@ -627,6 +628,7 @@ fn mcp_options(listener: &ListenerDeclaration) -> Result<McpServerOptions, NodeE
         inbound: InboundOptions {
             limits: request_limits(listener),
             call_deadline,
+            principal_share_percent: listener.principal_share(),
             ..default.inbound
         },
         access: entrance.access,

@@ -84,6 +84,14 @@ pub(super) struct ListenerContext<'a> {
     pub(super) grpc: Option<SocketAddr>,
 }
 
+impl ListenerContext<'_> {
+    /// Returns one agent for these ids, and whether it is an aggregate that was created for them.
+    fn aggregate(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
+        let share_percent = self.listener.principal_share();
+        self.node.agents.aggregate(ids, share_percent)
+    }
+}
+
 /// Servers of a listener.
 pub(super) struct ListenerServers<S: ProtocolServer> {
     all: S::Server,
@@ -114,7 +122,7 @@ pub(super) struct RetiredServers {
 impl<S: ProtocolServer> ListenerServers<S> {
     pub(super) fn open(place: &ListenerContext<'_>) -> Result<Self, NodeError> {
         let ids = place.topology.served_ids(place.listener);
-        let (agent, is_made) = place.node.agents.aggregate(&ids)?;
+        let (agent, is_made) = place.aggregate(&ids)?;
         let name = aggregate_name(&ids, place.topology);
         let front = Self {
             all: S::create(place, ServedAgents::All(&name, &ids), agent.clone())?,
@@ -169,11 +177,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
         for id in ids {
             let server = match served.get(*id) {
                 Some(served) => served.clone(),
-                None => S::create(
-                    place,
-                    ServedAgents::One(id),
-                    place.node.agents.aggregate(&[id])?.0,
-                )?,
+                None => S::create(place, ServedAgents::One(id), place.aggregate(&[id])?.0)?,
             };
             each.insert((*id).to_owned(), server);
         }
@@ -215,7 +219,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
             S::update_description(place, ServedAgents::All(&self.name, &ids), &self.all);
             return Ok(());
         }
-        let (agent, is_made) = place.node.agents.aggregate(&ids)?;
+        let (agent, is_made) = place.aggregate(&ids)?;
         let mut served = HashMap::new();
         for (id, before) in &self.members {
             let Some(server) = self.by_id.get(id) else {
@@ -230,7 +234,7 @@ impl<S: ProtocolServer> ListenerServers<S> {
                     place,
                     ServedAgents::One(id),
                     &server,
-                    place.node.agents.aggregate(&[id])?.0,
+                    place.aggregate(&[id])?.0,
                 );
             }
             served.insert(id.clone(), server);

@@ -22,8 +22,8 @@ use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
 use callboard_rpc::{AuthFailures, BufferBudget, KeyError};
 use callboard_runtime::{
-    AgentRef, NameTakenError, Store, StoreAlreadySet, System, TaskRunner, TaskRunnerHandle,
-    TaskRunnerOptions,
+    AgentRef, NameTakenError, PRINCIPAL_SHARE_PERCENT_DEFAULT, Store, StoreAlreadySet, System,
+    TaskRunner, TaskRunnerHandle, TaskRunnerOptions,
 };
 use callboard_store::{SqlStore, StoreError};
 use listen::OpenListener;
@@ -200,7 +200,9 @@ impl Node {
     /// # Errors
     /// [`NodeError::Bundle`] if names of tools collide.
     pub fn aggregate(&self, ids: &[&str]) -> Result<AgentRef, NodeError> {
-        self.agents.aggregate(ids).map(|(agent, _)| agent)
+        let share_percent = PRINCIPAL_SHARE_PERCENT_DEFAULT;
+        let aggregate = self.agents.aggregate(ids, share_percent);
+        aggregate.map(|(agent, _)| agent)
     }
 
     /// Returns the running orchestrator with this id; `None` if there is none.

@@ -22,9 +22,7 @@ use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::{
-    AgentDeclaration, RunningAgent, StartContext, StartError, secret_from_env, spawn_cloned,
-};
+use super::{AgentDeclaration, RunningAgent, StartContext, StartError, secret_from_env};
 use crate::config::DeclaredNames;
 use crate::config::problem::{
     ProblemCollector, check_variable, find_program, variable_for_message,
@@ -574,7 +572,12 @@ impl AgentDeclaration for UpstreamDeclaration {
             let options = self.bridge_options(cx.question_router.clone())?;
             let bridge = Bridge::new(self.id.as_str(), self.endpoint()?, options);
             let bridge = bridge.map_err(StartError::declaration_error("upstream", &self.id))?;
-            let running = RunningAgent::new(spawn_cloned(cx.system, &self.id, bridge.clone()));
+            let agent = bridge.clone();
+            let agent = cx.system.prepare_with(move || agent.clone());
+            let agent = agent
+                .label(self.id.as_str())
+                .profile(bridge.agent_profile());
+            let running = RunningAgent::new(agent.spawn());
             Ok(RunningAgent {
                 filter: self.tools.clone(),
                 ..running.with_teardown(async move { bridge.drained().await })

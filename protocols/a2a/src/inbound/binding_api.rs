@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use callboard_message::TraceContext;
+use callboard_rpc::serve::guard::HttpRejection;
 use callboard_rpc::{CredentialError, PresentedCredential, check_json};
+use callboard_runtime::SharePermit;
 use futures::StreamExt;
 use serde_json::value::RawValue;
 
@@ -86,15 +88,14 @@ impl AddressRouter {
         who: RequestContext,
         operation: Operation,
         params: &RawValue,
-    ) -> Result<(OperationResult, Option<super::http_reply::StreamPermit>), A2aError> {
+    ) -> Result<(OperationResult, Option<SharePermit>), A2aError> {
         let over =
             |error: callboard_rpc::JsonError| ErrorKind::InvalidRequest.error(error.to_string());
         check_json(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = A2aRequest::from_params(Dialect::V10, operation, Some(params))?;
         let server = self.root_endpoint().server_for_tenant(asked.tenant_mut())?;
         let who = operations::complete_context(&server, who, &asked).await;
-        let full =
-            |_| ErrorKind::Overloaded.error("there are too many open streams: end one first");
+        let full = |refused: HttpRejection| ErrorKind::Overloaded.error(refused.message);
         let room = server.stream_permit(&who, &asked).map_err(full)?;
         Ok((
             operations::perform_operation(&server, &who, asked, None).await?,

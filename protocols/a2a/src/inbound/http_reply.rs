@@ -1,8 +1,5 @@
 //! HTTP responses: single results and event streams.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -10,20 +7,18 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY};
 use callboard_message::RawObject;
-use callboard_rpc::serve::guard::{HttpRejection, JSON, http_rejection};
+use callboard_rpc::serve::CredentialWatch;
+use callboard_rpc::serve::guard::{HttpRejection, JSON};
 use callboard_rpc::serve::http_response::{self, json_response};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::{ConcurrencyPermit, CredentialWatch};
 use callboard_rpc::{
     RequestId, RpcError, SseEvent, UnusedMember, code, encode_event, encode_response,
 };
-use callboard_runtime::TaskOwner;
+use callboard_runtime::{ShareError, SharePermit};
 use futures::{StreamExt, stream};
-use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::calls::{NumberedEvent, TaskEventStream};
-use super::options::A2aOptions;
 use super::request_head::A2A_JSON;
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -110,17 +105,17 @@ impl ResponseEncoder {
     /// Returns the response to a request that was rejected before an operation was performed.
     pub(super) fn respond_refused(&self, refused: HttpRejection) -> HttpResponse {
         let of_type = (refused.status == StatusCode::UNSUPPORTED_MEDIA_TYPE)
-            .then(|| ErrorKind::ContentTypeNotSupported.error(refused.message));
+            .then(|| ErrorKind::ContentTypeNotSupported.error(&*refused.message));
         let body = match (self, of_type) {
             (Self::JsonRpc(_), Some(error)) => self.encode_error(&error, Dialect::V10),
             (Self::JsonRpc(_), None) => {
-                let error = RpcError::new(code::INVALID_REQUEST, refused.message);
+                let error = RpcError::new(code::INVALID_REQUEST, &*refused.message);
                 encode_response(None, Err(&error), UnusedMember::Omit)
             }
             (Self::HttpJson { .. }, of_type) => {
                 let mut error = RawObject::single("code", refused.status.as_u16())
                     .with("status", grpc_status_name(refused.status))
-                    .with("message", refused.message);
+                    .with("message", &*refused.message);
                 if let Some(of_type) = of_type {
                     error.set("details", of_type.all_details());
                 }
@@ -131,7 +126,7 @@ impl ResponseEncoder {
                     .to_vec()
             }
         };
-        let mut response = http_response::rejection_response(refused, self.content_type(), body);
+        let mut response = http_response::rejection_response(&refused, self.content_type(), body);
         if refused.status == StatusCode::UNAUTHORIZED {
             response
                 .headers_mut()
@@ -162,63 +157,16 @@ pub(super) fn method_not_allowed(allow: &'static str) -> HttpResponse {
         .finish()
 }
 
-/// Limiter of open event streams, in total and for each owner.
-#[derive(Default)]
-pub(super) struct StreamLimiter {
-    total: Arc<AtomicUsize>,
-    by_owner: Arc<Mutex<HashMap<TaskOwner, usize>>>,
-}
-
-/// Permit for one open event stream. Dropping it allows another one.
-pub(super) struct StreamPermit {
-    _of_all: ConcurrencyPermit,
-    by_owner: Arc<Mutex<HashMap<TaskOwner, usize>>>,
-    owner: TaskOwner,
-}
-
-impl StreamLimiter {
-    /// Acquires a permit for one more event stream of `owner`.
-    ///
-    /// # Errors
-    /// 429 if the owner has too many open streams; 503 if the server has too many.
-    pub(super) fn acquire(
-        &self,
-        owner: TaskOwner,
-        options: &A2aOptions,
-    ) -> Result<StreamPermit, HttpRejection> {
-        const OWNER_FULL: HttpRejection = http_rejection(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too many open streams: end one first",
-        );
-        const FULL: HttpRejection = http_rejection(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "there are too many open streams: try again later",
-        );
-        let mut open = self.by_owner.lock();
-        let has = open.get(&owner).copied().unwrap_or_default();
-        if has >= options.principal_streams_max {
-            return Err(OWNER_FULL);
-        }
-        let of_all =
-            ConcurrencyPermit::try_acquire(&self.total, options.streams_max).ok_or(FULL)?;
-        open.insert(owner.clone(), has + 1);
-        Ok(StreamPermit {
-            _of_all: of_all,
-            by_owner: self.by_owner.clone(),
-            owner,
-        })
-    }
-}
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        let mut open = self.by_owner.lock();
-        if let Some(count) = open.get_mut(&self.owner) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                open.remove(&self.owner);
-            }
-        }
+/// Returns the rejection of a request that gets no place among the event streams: 429 at the
+/// principal's limit, 503 at the server's.
+pub(super) fn stream_rejection(error: ShareError) -> HttpRejection {
+    HttpRejection {
+        status: match error.is_own_limit() {
+            true => StatusCode::TOO_MANY_REQUESTS,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        },
+        message: format!("too many event streams: {error}").into(),
+        challenge: None,
     }
 }
 
@@ -230,7 +178,7 @@ pub(super) fn stream_events(
     dialect: Dialect,
     keep_alive: Duration,
     standing: CredentialWatch,
-    held: (ActiveRequest, StreamPermit),
+    held: (ActiveRequest, SharePermit),
 ) -> HttpResponse {
     let mut writer = dialect.event_writer();
     let mut events = Some(events);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use callboard_message::RawObject;
 use callboard_rpc::serve::guard::HttpRejection;
+use callboard_runtime::{PrincipalShares, SharePermit};
 use serde_json::value::RawValue;
 
 use super::calls::{A2aTaskService, RequestContext, TaskEventStream, history_limit, task_dialect};
 use super::cards::AgentCards;
-use super::http_reply::{StreamLimiter, StreamPermit};
+use super::http_reply::stream_rejection;
 use super::options::A2aOptions;
 use super::push::PushDispatcher;
 use super::rest::{self, RestRoute};
@@ -27,22 +28,23 @@ pub(super) struct ServerState {
     pub(super) tasks: Arc<A2aTaskService>,
     pub(super) push: PushDispatcher,
     pub(super) cards: AgentCards,
-    pub(super) streams: StreamLimiter,
+    pub(super) streams: Arc<PrincipalShares>,
 }
 
 impl ServerState {
     /// Acquires a permit if the request opens a stream; `None` if it doesn't.
     ///
     /// # Errors
-    /// As [`StreamLimiter::acquire`].
+    /// 429 if the principal has too many open streams; 503 if the server has too many.
     pub(super) fn stream_permit(
         &self,
         who: &RequestContext,
         asked: &A2aRequest,
-    ) -> Result<Option<StreamPermit>, HttpRejection> {
+    ) -> Result<Option<SharePermit>, HttpRejection> {
         match asked {
             A2aRequest::Stream(_) | A2aRequest::Subscribe(_) => {
-                self.streams.acquire(who.owner(), &self.options).map(Some)
+                let permit = self.streams.try_acquire(&*who.principal);
+                permit.map(Some).map_err(stream_rejection)
             }
             _ => Ok(None),
         }

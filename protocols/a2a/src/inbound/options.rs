@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard_message::DataClass;
 use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits, IpNetwork};
-use callboard_runtime::{MemoryTaskStore, Store};
+use callboard_runtime::{MemoryTaskStore, PRINCIPAL_SHARE_PERCENT_DEFAULT, Store};
 use reqwest::dns::Resolve;
 use url::Url;
 
@@ -41,11 +41,9 @@ pub const OWNER_TASKS_MAX_DEFAULT: usize = 1_000;
 pub const IDEMPOTENCY_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 /// Default maximum number of open event streams of one agent. It is lower than a listener's maximum
 /// of connections, so that further clients get an error response.
-/// At the limit: HTTP status 503. Changed by `A2aOptions::streams_max`.
+/// At the limit: HTTP status 503; at a principal's limit, 429. Changed by `A2aOptions::streams_max`
+/// and `A2aOptions::principal_share_percent`.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
-/// Default maximum number of open event streams of one principal.
-/// At the limit: HTTP status 429. Changed by `A2aOptions::principal_streams_max`.
-pub const PRINCIPAL_STREAMS_MAX_DEFAULT: usize = 64;
 /// Default interval of keep-alive comments on an idle event stream.
 /// Changed by `A2aOptions::keep_alive_interval`.
 pub const KEEP_ALIVE_INTERVAL_DEFAULT: Duration = Duration::from_secs(15);
@@ -95,9 +93,10 @@ pub struct A2aOptions {
     pub extensions: Vec<AgentExtension>,
     /// Maximum number of open event streams; further ones are rejected with 503. Default: 896.
     pub streams_max: usize,
-    /// Maximum number of open event streams of one principal; further ones are rejected with 429.
-    /// Default: 64.
-    pub principal_streams_max: usize,
+    /// Share of a principal in the event streams, in percent, 1 to 100. Beyond its share, a
+    /// principal may have more as long as a share is left for others: 672 of 896 if no other has
+    /// any. Further ones are rejected with 429. With 100, one principal may have all. Default: 25.
+    pub principal_share_percent: u8,
     /// Interval of keep-alive comments on an idle event stream. Default: 15 s.
     pub keep_alive_interval: Duration,
 }
@@ -122,7 +121,7 @@ impl A2aOptions {
             extended_card: false,
             extensions: Vec::new(),
             streams_max: STREAMS_MAX_DEFAULT,
-            principal_streams_max: PRINCIPAL_STREAMS_MAX_DEFAULT,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
             keep_alive_interval: KEEP_ALIVE_INTERVAL_DEFAULT,
         }
     }

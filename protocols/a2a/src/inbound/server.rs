@@ -19,13 +19,13 @@ use callboard_rpc::{
     DecodeError, DecodeLimits, RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest,
     UnusedMember, check_json, code, decode, encode_response,
 };
-use callboard_runtime::AgentRef;
+use callboard_runtime::{AgentRef, PrincipalShares};
 use serde_json::value::RawValue;
 use url::Url;
 
 use super::calls::{A2aTaskService, RelatedAgents, RequestContext};
 use super::cards::{AgentCards, HttpDocument, catalog};
-use super::http_reply::{self, ResponseEncoder, StreamLimiter};
+use super::http_reply::{self, ResponseEncoder};
 use super::operations::{self, A2aRequest, OperationResult, ServerState};
 use super::options::A2aOptions;
 use super::push::PushDispatcher;
@@ -59,7 +59,7 @@ impl A2aServer {
         let push = PushDispatcher::new(&calls, &options);
         calls.set_push_handler(push.config_handler());
         let cards = AgentCards::new(calls.clone(), options.clone());
-        let streams = StreamLimiter::default();
+        let streams = PrincipalShares::new(options.streams_max, options.principal_share_percent);
         Self {
             server: Arc::new(ServerState {
                 options,

@@ -244,27 +244,19 @@ async fn anothers_question() {
     served.stop().await;
 }
 
-/// Goal: open streams are limited for each principal and for the server; beyond the limits there is
-/// an error, and an ended stream makes room. Method: limits of 2 and 3.
+/// Goal: open streams are limited for each principal and for the server, so that one principal
+/// leaves room for others; beyond the limits there is an error that names them, and an ended stream
+/// makes room. Method: the limit of 4, of which one principal alone has 3, and one more of each.
 #[tokio::test]
 async fn streams_are_bounded() {
     let mut served = Served::with(|options| {
         options.access = named_keys();
-        (options.principal_streams_max, options.streams_max) = (2, 3);
+        options.streams_max = 4;
     })
     .await;
     let (alice, bob) = (served.client().key("alice"), served.client().key("bob"));
     let mut open = Vec::new();
-    for (nth, peer) in [&alice, &alice, &bob].into_iter().enumerate() {
-        let message = said(&format!("m-{nth}"), "wait", "linger");
-        let mut stream = peer
-            .stream("SendStreamingMessage", json!({ "message": message }))
-            .await;
-        assert!(stream.next().await.is_some());
-        assert_eq!(served.watched.watch.event().await, Seen::Began);
-        open.push(stream);
-    }
-    for (peer, status) in [(&alice, 429), (&bob, 503)] {
+    let refused = async |peer, status, message: &str| {
         for tongue in [Tongue::Rpc10, Tongue::Rest10, Tongue::Rpc03] {
             let response = soon(
                 tongue
@@ -275,8 +267,24 @@ async fn streams_are_bounded() {
             .unwrap();
             assert_eq!(response.status(), status, "{tongue:?}");
             assert!(response.headers().contains_key("retry-after"));
+            let text = soon(response.text()).await.unwrap();
+            assert!(text.contains(message), "{text}");
         }
+    };
+    for (nth, peer) in [&alice, &alice, &alice, &bob].into_iter().enumerate() {
+        if nth == 3 {
+            let own = "3 of 4 are in use, 3 by this principal; the last 1 are for others (`principal_share_percent`)";
+            refused(&alice, 429, own).await;
+        }
+        let message = said(&format!("m-{nth}"), "wait", "linger");
+        let mut stream = peer
+            .stream("SendStreamingMessage", json!({ "message": message }))
+            .await;
+        assert!(stream.next().await.is_some());
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
+        open.push(stream);
     }
+    refused(&bob, 503, "all 4 are in use").await;
     let about = About {
         message: "m-9",
         ..About::default()

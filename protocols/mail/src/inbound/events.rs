@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,10 +21,10 @@ use callboard_message::mail::{
 use callboard_message::{Failure, FailureKind, Principal};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use callboard_rpc::serve::websocket::{self, WebSocketError, WebSocketReader};
-use callboard_rpc::serve::{
-    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header,
+use callboard_rpc::serve::{CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header};
+use callboard_runtime::{
+    Agent, AgentRef, Context, Handlers, PrincipalShares, SharePermit, SyncHandler, System,
 };
-use callboard_runtime::{Agent, AgentRef, Context, Handlers, SyncHandler, System};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -60,7 +59,7 @@ pub(super) struct EventSockets {
     listener: AgentRef,
     /// Sequence number of the newest event, published to all sockets.
     newest: watch::Sender<u64>,
-    open: Arc<AtomicUsize>,
+    open: Arc<PrincipalShares>,
     /// Event views in use, by the principal whose events they hold; the key `None` is the view of
     /// all events.
     views: Mutex<HashMap<Option<Arc<Principal>>, Weak<EventView>>>,
@@ -84,15 +83,16 @@ impl SyncHandler<NewMailEvents> for MailEventListener {
 }
 
 impl EventSockets {
-    /// Subscribes to notifications of new mail events in this system.
-    pub fn subscribe(system: &System) -> Self {
+    /// Subscribes to notifications of new mail events in this system. `open` are the places of the
+    /// sockets.
+    pub fn subscribe(system: &System, open: Arc<PrincipalShares>) -> Self {
         let (newest, _) = watch::channel(0);
         let hears = newest.clone();
         let listener = system.spawn_with(move || MailEventListener(hears.clone()));
         if let Some(recipient) = listener.recipient::<NewMailEvents>() {
             system.events().subscribe(MAIL_EVENTS_TOPIC, recipient);
         }
-        let (open, views) = Default::default();
+        let views = Mutex::default();
         Self {
             listener,
             newest,
@@ -164,10 +164,8 @@ pub(super) async fn open_socket(
             "this server is about to stop: try again later",
         ));
     }
-    let permit = ConcurrencyPermit::try_acquire(&events.open, server.options.sockets_max)
-        .ok_or_else(|| {
-            ProblemResponse::at_capacity("there are too many event sockets: try again later")
-        })?;
+    let permit = events.open.try_acquire(&*caller.principal);
+    let permit = permit.map_err(|error| ProblemResponse::no_place("event sockets", error))?;
     let after = query
         .text("after")
         .filter(|after| *after != "now")
@@ -262,7 +260,7 @@ impl EventSocket {
         cursor: SocketCursor,
         mut standing: CredentialWatch,
         mut messages: WebSocketReader,
-        held: (ActiveRequest, ConcurrencyPermit),
+        held: (ActiveRequest, SharePermit),
         stopping: CancellationToken,
     ) {
         let mut alive = HeartbeatMonitor::new(self.server.options.ping_interval);

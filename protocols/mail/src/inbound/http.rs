@@ -11,6 +11,7 @@ use callboard_message::{Failure, FailureKind, RawMembers, RawObject};
 use callboard_rpc::serve::guard::{HttpRejection, JSON};
 use callboard_rpc::serve::http_response::{self, RETRY_AFTER_S as RETRY_AFTER_S_DEFAULT};
 use callboard_rpc::{DecodeLimits, check_json};
+use callboard_runtime::ShareError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -224,11 +225,24 @@ impl ProblemResponse {
     }
 
     /// Creates a 503 response with `Retry-After`, for a server at a limit.
-    pub fn at_capacity(detail: &'static str) -> Self {
+    pub fn at_capacity(detail: impl Into<Cow<'static, str>>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self {
             retry_after_s: Some(RETRY_AFTER_S_DEFAULT),
             ..problem
+        }
+    }
+
+    /// Creates the response to a caller that gets no place among the server's `items`: 429 at the
+    /// caller's limit, 503 at the server's.
+    pub fn no_place(items: &str, error: ShareError) -> Self {
+        let problem = Self::at_capacity(format!("too many {items}: {error}"));
+        match error.is_own_limit() {
+            true => Self {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                ..problem
+            },
+            false => problem,
         }
     }
 

@@ -11,7 +11,7 @@
 //! | a message or agent that doesn't exist, or isn't visible to the caller | 404 |
 //! | another method; another content type; a body over the limit; a body that doesn't arrive in time | 405; 415; 413; 408 |
 //! | a body or query that isn't valid | 422, which names the member |
-//! | too many messages | 429, with `Retry-After` |
+//! | too many messages; too many event sockets of one principal | 429, with `Retry-After` |
 //! | a failure of the store, or a defect | 500 |
 //! | no capacity, or no memory left for messages; no reply of the mailroom in time | 503; 504 |
 
@@ -32,7 +32,10 @@ use callboard_message::{Failure, Message, Principal, RawMessage, TraceContext};
 use callboard_rpc::serve::guard::{self, HttpRejection};
 use callboard_rpc::serve::{self as listener_serve, agent_id_header, idle_timeout};
 use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits};
-use callboard_runtime::{AgentRef, CallContext, Direction, inbound_policy};
+use callboard_runtime::{
+    AgentRef, CallContext, Direction, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares,
+    inbound_policy,
+};
 use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -65,7 +68,8 @@ impl MailServer {
     /// Creates a server for the mailroom `agent`. It must handle the messages of
     /// [`callboard_message::mail`].
     pub fn new(agent: AgentRef, options: MailServerOptions) -> Self {
-        let events = EventSockets::subscribe(agent.system());
+        let sockets = PrincipalShares::new(options.sockets_max, options.principal_share_percent);
+        let events = EventSockets::subscribe(agent.system(), sockets);
         Self {
             server: Data::new(MailServerState {
                 agent: RwLock::new(agent),
@@ -288,6 +292,10 @@ pub struct MailServerOptions {
     pub call_deadline: Duration,
     /// Maximum number of open event sockets. Default: 256. Further ones are rejected with 503.
     pub sockets_max: usize,
+    /// Share of a principal in the event sockets, in percent, 1 to 100. Default: 25. Beyond its
+    /// share, a principal may have more as long as a share is left for others: 192 of 256 if no
+    /// other has any. Further ones are rejected with 429. With 100, one principal may have all.
+    pub principal_share_percent: u8,
     /// Time within which the client of an event socket must accept a frame. Default: 5 s. After it,
     /// the socket is closed with code 1013; the reason contains the sequence number at which the
     /// client can resume.
@@ -310,6 +318,7 @@ impl Default for MailServerOptions {
             body_timeout: Duration::from_secs(10),
             call_deadline: Duration::from_secs(10),
             sockets_max: 256,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
             frame_timeout: Duration::from_secs(5),
             ping_interval: Duration::from_secs(15),
         }

@@ -286,6 +286,31 @@ async fn sockets_are_bounded() {
     served.stop().await;
 }
 
+/// Goal: one agent can't hold all sockets, and one that closes makes room for others. Method: of
+/// four, as many as one agent gets, one of another, one more of each; one closes, and a third agent
+/// comes.
+#[tokio::test]
+async fn sockets_are_shared() {
+    let served = Served::with(|options| options.sockets_max = 4).await;
+    let agents = ["alice", "bob", "watcher"].map(|name| served.agent(name));
+    let [alice, bob, watcher] = &agents;
+    let mut open = Vec::new();
+    let refused = loop {
+        match alice.listen("").await {
+            Ok(socket) => open.push(socket),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((open.len(), refused), (3, 429));
+    let _bobs = bob.listen("").await.unwrap();
+    assert_eq!(bob.listen("").await.err(), Some(503));
+    let mut first = open.remove(0);
+    first.say(Message::Close(None)).await;
+    while first.next().await != SocketItem::Gone {}
+    soon(async { while watcher.listen("").await.is_err() {} }).await;
+    served.stop().await;
+}
+
 /// Goal: a socket closes with a reason if its client is gone, its key is revoked, its agent is
 /// terminated or the server stops. Method: each.
 #[tokio::test]

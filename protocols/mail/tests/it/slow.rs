@@ -53,7 +53,7 @@ async fn p99(served: &Served, ears: &mut [EventSocketClient], after: u64) -> Dur
 async fn one_who_does_not_read() {
     let served = Served::on(small(), |options| {
         options.frame_timeout = Duration::from_millis(300);
-        options.sockets_max = SOCKETS;
+        (options.sockets_max, options.principal_share_percent) = (SOCKETS, 100);
     })
     .await;
     let watcher = served.agent("watcher");

@@ -35,7 +35,9 @@ use std::sync::Arc;
 
 use callboard_message::{Failure, RawMessage, RawObject};
 use callboard_runtime::outbound_policy::exchange;
-use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
+use callboard_runtime::{
+    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, PRINCIPAL_SHARE_PERCENT_DEFAULT,
+};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -88,6 +90,12 @@ impl Bridge {
         })
     }
 
+    /// Returns the profile for the bridge's agent: the default one, with the principals' share of
+    /// [`BridgeOptions::principal_share_percent`].
+    pub fn agent_profile(&self) -> AgentProfile {
+        <Self as Agent>::profile().principal_share(self.options.principal_share_percent)
+    }
+
     /// Waits until the child processes and server sessions of this bridge and all its clones have
     /// ended. To use it, keep a clone of the bridge, stop the agents, and call it on that clone.
     pub async fn drained(&self) {
@@ -102,7 +110,10 @@ impl Agent for Bridge {
 
     fn profile() -> AgentProfile {
         // A cancelled call is cancelled on the wire too; the state is a handle to the connections.
-        AgentProfile::default().cancel_safe().inline_concurrent()
+        AgentProfile::default()
+            .cancel_safe()
+            .inline_concurrent()
+            .principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 
     fn started(&mut self, cx: &mut Context) {

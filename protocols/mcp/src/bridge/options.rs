@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{AuditLog, Backoff, QuestionRouter};
+use callboard_runtime::{AuditLog, Backoff, PRINCIPAL_SHARE_PERCENT_DEFAULT, QuestionRouter};
 
 use crate::outbound::McpClientOptions;
 
@@ -69,8 +69,6 @@ impl Default for BridgeToolOptions {
 /// Largest value of `BridgeOptions::calls_max`, and maximum number of requests that a bridge
 /// handles at a time. Further requests wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
-/// Default share of a principal in the calls and connections of one bridge, in percent.
-pub const PRINCIPAL_SHARE_PERCENT_DEFAULT: u8 = 25;
 /// Default maximum number of connections of one bridge, not counting the one that all callers share.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
 /// Default of `BridgeOptions::connections_max` for servers that a topology file declares with an
@@ -121,9 +119,10 @@ pub struct BridgeOptions {
     /// Maximum number of concurrent calls to the server, 1 to 4,096. A further call fails with
     /// `Overloaded` after `call_slot_timeout`.
     pub calls_max: u32,
-    /// Share of a principal in the calls, in the calls that wait for an answer, and in the connections,
-    /// in percent, 1 to 100. Beyond its share, a principal may use places as long as a share is left
-    /// for others. With 100, one principal may use all.
+    /// Share of a principal in the calls, in the calls that wait for an answer, in the connections,
+    /// and with [`Bridge::agent_profile`](super::Bridge::agent_profile) in the requests that the
+    /// bridge handles at a time, in percent, 1 to 100. Beyond its share, a principal may use places
+    /// as long as a share is left for others. With 100, one principal may use all.
     pub principal_share_percent: u8,
     /// Maximum time that a call waits for one of the `calls_max` slots, and then again for a free
     /// connection.

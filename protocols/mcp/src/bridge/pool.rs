@@ -5,13 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{CallerCapabilities, PrincipalKind, RawObject, SessionId};
-use callboard_runtime::{Caller, PeerSession};
+use callboard_runtime::{Caller, FairShare, PeerSession, ShareOwner};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::call_slots::{FairShare, SlotOwner};
 use super::listed_tools::ListedTools;
 use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
@@ -40,7 +39,7 @@ pub(crate) struct SessionOwner {
 pub(crate) struct PooledConnection {
     pub upstream: Upstream,
     /// Principal that owns it; `None` for the connection of all callers.
-    owner: Option<SlotOwner>,
+    owner: Option<ShareOwner>,
     usage: Mutex<ConnectionUsage>,
     /// Tools that the server has listed on it.
     pub listed: ListedTools,
@@ -57,7 +56,7 @@ struct ConnectionUsage {
 impl PooledConnection {
     fn new(
         upstream: Upstream,
-        owner: Option<SlotOwner>,
+        owner: Option<ShareOwner>,
         watch: Option<AbortOnDropHandle<()>>,
     ) -> Arc<Self> {
         let usage = Mutex::new(ConnectionUsage {
@@ -174,20 +173,20 @@ impl PoolState {
     /// Makes room for one more connection of `owner`: if the pool is full, closes the one that has
     /// been idle longest, those of principals beyond their share first. Returns false if `owner` may
     /// use no more, or all connections are in use.
-    fn make_room(&mut self, rule: FairShare, owner: &SlotOwner) -> bool {
+    fn make_room(&mut self, rule: FairShare, owner: &ShareOwner) -> bool {
         let (mut used, mut own) = (0, 0);
         for (_, connection) in self.owned().filter(|(_, c)| c.idle_since().is_none()) {
             used += 1;
             own += usize::from(connection.owner.as_ref() == Some(owner));
         }
-        if !rule.admits(own, used) {
+        if rule.check(own, used).is_err() {
             return false;
         }
         let open: Vec<_> = self.owned().filter(|(_, c)| c.is_open()).collect();
         if open.len() < rule.max {
             return true;
         }
-        let mut counts: HashMap<Option<&SlotOwner>, usize> = HashMap::new();
+        let mut counts: HashMap<Option<&ShareOwner>, usize> = HashMap::new();
         for (_, connection) in &open {
             *counts.entry(connection.owner.as_ref()).or_default() += 1;
         }
@@ -253,7 +252,7 @@ impl ConnectionPool {
     pub async fn lease_owned(
         self: &Arc<Self>,
         key: &ConnectionKey,
-        principal: &SlotOwner,
+        principal: &ShareOwner,
         alone: bool,
         offer: &(dyn Fn() -> (OfferedCapabilities, Option<SessionOwner>) + Sync),
         wait: Duration,

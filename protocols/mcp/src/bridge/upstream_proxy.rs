@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use callboard_message::capabilities::STILL_STARTING;
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::{CallContext, Caller, Context};
+use callboard_runtime::{CallContext, Caller, Context, FairShare, ShareError, ShareOwner};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::call_check::CallChecker;
-use super::call_slots::{
-    CallSlot, CallSlots, FairShare, NoSlot, PRINCIPAL_WAITERS_MAX, slot_owner,
-};
+use super::call_slots::{CallSlot, CallSlots};
 use super::circuit_breaker::{BreakerPermit, CircuitBreaker};
 use super::listed_tools::{ListMoment, ToolTable};
 use super::options::{
@@ -96,7 +94,7 @@ impl UpstreamProxy {
             )),
             pool: ConnectionPool::new(
                 connection_params,
-                FairShare::new(options.connections_max, share_percent),
+                FairShare::new(options.connections_max.max(1), share_percent),
             ),
             name,
             options,
@@ -267,21 +265,20 @@ impl UpstreamProxy {
 
     async fn acquire_call_slot(&self, cx: &Context) -> Result<CallSlot, Failure> {
         let session = cx.call().and_then(|call| Some(call.session.as_ref()?.id));
-        let (owner, wait) = (slot_owner(cx.principal()), self.options.call_slot_timeout);
+        let (owner, wait) = (cx.principal().into(), self.options.call_slot_timeout);
         let slot = self.slots.acquire(owner, session, wait).await;
-        slot.map_err(|why| {
-            let (max, alone_max) = (self.calls_max, self.slots.rule.alone_max());
-            let of_one = match alone_max < max as usize {
-                true => format!(", {alone_max} of one principal,"),
-                false => String::new(),
-            };
-            self.overloaded(&match why {
-                NoSlot::TimedOut => {
-                    format!("its limit of {max} concurrent calls{of_one} is reached (`calls_max`): try again later")
+        slot.map_err(|error| {
+            self.overloaded(&match error {
+                ShareError::TooManyWaiters { waiters_max } => {
+                    format!("{waiters_max} calls of this principal wait for it already: try again later")
                 }
-                NoSlot::TooManyWaiters => {
-                    format!("{PRINCIPAL_WAITERS_MAX} calls of this principal wait for it already: try again later")
-                }
+                ShareError::TimedOut { max, alone_max } if alone_max < max => format!(
+                    "its limit of {max} concurrent calls, {alone_max} of one principal, is reached (`calls_max`): try again later"
+                ),
+                _ => format!(
+                    "its limit of {} concurrent calls is reached (`calls_max`): try again later",
+                    self.calls_max
+                ),
             })
         })
     }
@@ -357,7 +354,7 @@ impl UpstreamProxy {
                     ConnectionKey::Session(session.id),
                     self.options.call_slot_timeout,
                 );
-                let owner = slot_owner(&call.principal);
+                let owner = ShareOwner::from(&*call.principal);
                 let lease = self
                     .pool
                     .lease_owned(&key, &owner, false, &offer, wait)
@@ -381,7 +378,7 @@ impl UpstreamProxy {
         call: &CallContext,
         offer: OfferedCapabilities,
     ) -> Result<ConnectionLease, TransportError> {
-        let owner = slot_owner(&call.principal);
+        let owner = ShareOwner::from(&*call.principal);
         let key = ConnectionKey::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             // Roots belong to one call, even on connections that tell the questions of several

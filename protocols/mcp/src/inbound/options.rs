@@ -8,7 +8,7 @@ use callboard_message::capabilities::DescribeAgentResult;
 use callboard_message::{DataClass, Principal, RawObject};
 use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits};
 use callboard_runtime::running::RunningTaskScopes;
-use callboard_runtime::{MemoryTaskStore, Store, TaskStore};
+use callboard_runtime::{MemoryTaskStore, PRINCIPAL_SHARE_PERCENT_DEFAULT, Store, TaskStore};
 use uuid::Uuid;
 
 use crate::bare;
@@ -28,6 +28,11 @@ pub struct InboundOptions {
     pub call_deadline: Duration,
     /// Maximum number of items on one page of a list. Default: 200.
     pub page_items_max: usize,
+    /// Share of a principal in the sessions, event streams, subscriptions and suspended calls of
+    /// the server, in percent, 1 to 100. Beyond its share, a principal may have more as long as a
+    /// share is left for others: with 25, one alone has three quarters at most. With 100, one
+    /// principal may have all. Default: 25.
+    pub principal_share_percent: u8,
     /// Options of the modern era.
     pub modern: ModernOptions,
     /// Options of calls that run as tasks.
@@ -41,6 +46,7 @@ impl Default for InboundOptions {
             limits: DecodeLimits::default(),
             call_deadline: CALL_DEADLINE_DEFAULT,
             page_items_max: 200,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
             modern: ModernOptions::default(),
             tasks: McpTaskOptions::default(),
         }
@@ -138,14 +144,13 @@ pub const LIST_TTL_DEFAULT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct ModernOptions {
     /// Maximum number of suspended calls: calls that wait for the client's answers to their
-    /// questions. Default: 1,024.
+    /// questions. Further ones fail with `OVERLOADED`. Default: 1,024.
     pub suspended_calls_max: usize,
-    /// Maximum number of suspended calls of one principal. Default: 768.
-    pub principal_suspended_max: usize,
     /// Time that a suspended call waits for the client's answers in each round of questions.
     /// Default: 300 s.
     pub suspended_ttl: Duration,
-    /// Maximum number of open change subscriptions (`subscriptions/listen`). Default: 1,024.
+    /// Maximum number of open change subscriptions (`subscriptions/listen`). Further ones fail with
+    /// `OVERLOADED`. Default: 1,024.
     pub subscriptions_max: usize,
     /// Maximum number of resources, and of tasks, in one subscription. Default: 256.
     pub subscription_uris_max: usize,
@@ -205,7 +210,6 @@ impl Default for ModernOptions {
     fn default() -> Self {
         Self {
             suspended_calls_max: 1_024,
-            principal_suspended_max: 768,
             suspended_ttl: Duration::from_secs(300),
             subscriptions_max: 1_024,
             subscription_uris_max: 256,
@@ -351,12 +355,9 @@ pub struct McpServerOptions {
 /// Limits of legacy sessions.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Maximum number of sessions of the server. Further ones are rejected with 503. Default:
-    /// 4,096.
+    /// Maximum number of sessions of the server. Further ones are rejected with 503, or 429 at the
+    /// principal's limit ([`InboundOptions::principal_share_percent`]). Default: 4,096.
     pub sessions_max: usize,
-    /// Maximum number of sessions of one principal. Further ones are rejected with 503. Default:
-    /// 3,072.
-    pub sessions_per_principal_max: usize,
     /// Time after which a session without requests and streams ends. Default: 1800 s.
     pub idle_timeout: Duration,
     /// Maximum number of open event streams of one session. Further ones are rejected with 429.
@@ -370,8 +371,8 @@ pub struct SessionOptions {
 /// Limits and timing of event streams, in both eras.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    /// Maximum number of open event streams of the server. Further ones are rejected with 503.
-    /// Default: 896.
+    /// Maximum number of open event streams of the server. Further ones are rejected with 503, or
+    /// 429 at the principal's limit ([`InboundOptions::principal_share_percent`]). Default: 896.
     pub streams_max: usize,
     /// Buffer limits of each event stream.
     pub limits: StreamLimits,
@@ -438,7 +439,6 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             sessions_max: 4_096,
-            sessions_per_principal_max: 3_072,
             idle_timeout: Duration::from_secs(30 * 60),
             streams_max: PENDING_REQUESTS_MAX + 1,
             replay_streams_max: 4,

@@ -196,7 +196,7 @@ impl Site {
             ..McpServerOptions::default()
         };
         options.inbound.modern.suspended_calls_max = 4_096;
-        options.inbound.modern.principal_suspended_max = 4_096;
+        options.inbound.principal_share_percent = 100;
         let url = self.serve(agent, options);
         (ServerEndpoint::from_url(&url).unwrap(), running)
     }

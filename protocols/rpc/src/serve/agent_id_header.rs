@@ -1,6 +1,8 @@
 //! Header with the agent id that a request claims as its sender (`X-Agent-ID`). It is not a
 //! credential, but a claim that must match the credential.
 
+use std::borrow::Cow;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName};
 use callboard_message::mail::{AGENT_ID_HEADER, GUARDIAN_ID, GUARDIAN_SCOPE};
@@ -39,8 +41,9 @@ pub fn check_matches_principal(
 }
 
 const MISSING_CREDENTIAL: HttpRejection = HttpRejection {
+    status: StatusCode::UNAUTHORIZED,
+    message: Cow::Borrowed(CredentialError::Missing.message()),
     challenge: Some("Bearer"),
-    ..http_rejection(StatusCode::UNAUTHORIZED, CredentialError::Missing.message())
 };
 
 /// Returns the value of the only `X-Agent-ID` header.

@@ -1,5 +1,6 @@
 //! Checks of a request before its body is read: origin, host, credential, media type and size.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
@@ -17,12 +18,12 @@ use crate::{
 };
 
 /// Rejection of an HTTP request by the checks before its handler, with the data for the response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRejection {
     /// HTTP status of the response.
     pub status: StatusCode,
     /// Explanation of the rejection and its remedy, for a person.
-    pub message: &'static str,
+    pub message: Cow<'static, str>,
     /// Value of the response header `WWW-Authenticate`; `None` if a token would not help.
     pub challenge: Option<&'static str>,
 }
@@ -31,7 +32,7 @@ pub struct HttpRejection {
 pub const fn http_rejection(status: StatusCode, message: &'static str) -> HttpRejection {
     HttpRejection {
         status,
-        message,
+        message: Cow::Borrowed(message),
         challenge: None,
     }
 }

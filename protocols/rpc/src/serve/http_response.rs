@@ -37,7 +37,7 @@ pub fn json_response(
 /// Creates the response to a rejected request: like [`json_response`], with `WWW-Authenticate` for
 /// status 401 and `Retry-After` for 429 and 503.
 pub fn rejection_response(
-    refused: HttpRejection,
+    refused: &HttpRejection,
     content_type: &'static str,
     body: Vec<u8>,
 ) -> HttpResponse {

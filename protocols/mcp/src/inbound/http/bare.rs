@@ -144,9 +144,9 @@ fn rpc_response(id: Option<&RequestId>, outcome: Result<&RawValue, &RpcError>) -
 }
 
 fn rejection_response(refused: HttpRejection) -> HttpResponse {
-    let error = RpcError::invalid_request(refused.message);
+    let error = RpcError::invalid_request(&*refused.message);
     http_response::rejection_response(
-        refused,
+        &refused,
         JSON,
         encode_response(None, Err(&error), UnusedMember::Emit),
     )

@@ -16,7 +16,7 @@
 //! | an `Origin` or `Host` that is neither this machine's nor configured | 403 |
 //! | in front of a mailroom: an `X-Agent-ID` other than the credential's id; two, or an empty one | 403; 401 |
 //! | a credential that no verifier accepts | 401 |
-//! | too many streams of a session; too many streams or sessions of the server | 429; 503 |
+//! | too many streams of a session, or streams or sessions of a principal; of the server | 429; 503 |
 //! | no memory left for messages ([`BufferBudget`](callboard_rpc::BufferBudget)) | 503, with `Retry-After` |
 //!
 //! In the legacy era a closed connection is no cancellation: the call continues, and its stream can
@@ -26,7 +26,6 @@ use std::fmt;
 use std::net::{IpAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::dev::{Extensions, Service as _, ServiceRequest};
@@ -46,7 +45,7 @@ use callboard_rpc::{
     DecodeFailure, DecodeLimits, RequestId, RpcError, RpcMessage, code, decode,
     encode_decode_failure, encode_error, serve as rpc_serve,
 };
-use callboard_runtime::AgentRef;
+use callboard_runtime::{AgentRef, PrincipalShares, ShareError, SharePermit};
 use futures::future::{Either, ready};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -84,7 +83,7 @@ struct ServerState {
     service: Arc<ModernService>,
     options: McpServerOptions,
     sessions: SessionTable,
-    open_streams: Arc<AtomicUsize>,
+    open_streams: Arc<PrincipalShares>,
     /// Event streams and WebSockets that no request keeps open.
     idle_streams: TaskTracker,
     sse: SseSessions,
@@ -95,10 +94,15 @@ impl McpServer {
     /// unless the agent lists its tools itself. Other messages of `callboard_message::capabilities`
     /// that the agent handles are served, too.
     pub fn new(agent: AgentRef, options: McpServerOptions) -> Self {
+        let share_percent = options.inbound.principal_share_percent;
         let server = ServerState {
             service: ModernService::new(agent, options.inbound.clone()),
-            sessions: SessionTable::new(options.sessions.clone(), options.streams.limits),
-            open_streams: Arc::default(),
+            sessions: SessionTable::new(
+                options.sessions.clone(),
+                options.streams.limits,
+                share_percent,
+            ),
+            open_streams: PrincipalShares::new(options.streams.streams_max, share_percent),
             idle_streams: TaskTracker::new(),
             sse: SseSessions::default(),
             options,
@@ -261,37 +265,43 @@ impl ServerState {
         )
     }
 
-    /// Acquires permits for one more event stream, of the session if given and of the server.
+    /// Acquires permits for one more event stream of the principal, and of the session if given.
     ///
     /// # Errors
-    /// 429 if the session has too many open streams, 503 if the server has.
+    /// 429 if the session or the principal has too many open streams, 503 if the server has.
     fn acquire_stream_permits(
         &self,
+        principal: &Principal,
         session: Option<&HttpSession>,
-    ) -> Result<Vec<ConcurrencyPermit>, HttpRejection> {
+    ) -> Result<StreamPermits, HttpRejection> {
         const SESSION_FULL: HttpRejection = http_rejection(
             StatusCode::TOO_MANY_REQUESTS,
             "the session has too many open streams: close one first",
         );
-        const SERVER_FULL: HttpRejection = http_rejection(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "there are too many open streams: try again later",
-        );
-        let mut permits = Vec::with_capacity(2);
-        if let Some(session) = session {
-            permits.push(
-                ConcurrencyPermit::try_acquire(
-                    &session.open_streams,
-                    self.sessions.options.streams_max,
-                )
-                .ok_or(SESSION_FULL)?,
-            );
-        }
-        permits.push(
-            ConcurrencyPermit::try_acquire(&self.open_streams, self.options.streams.streams_max)
-                .ok_or(SERVER_FULL)?,
-        );
-        Ok(permits)
+        let streams_max = self.sessions.options.streams_max;
+        let of_session = |session: &HttpSession| {
+            ConcurrencyPermit::try_acquire(&session.open_streams, streams_max).ok_or(SESSION_FULL)
+        };
+        let of_session = session.map(of_session).transpose()?;
+        let of_server = self.open_streams.try_acquire(principal);
+        let of_server = of_server.map_err(|error| share_rejection("event streams", error))?;
+        Ok((of_session, of_server))
+    }
+}
+
+/// Permits of one event stream: of its session, if it has one, and of the server.
+type StreamPermits = (Option<ConcurrencyPermit>, SharePermit);
+
+/// Returns the rejection of a request that gets no place among the server's `items`: 429 at the
+/// principal's limit, 503 at the server's.
+fn share_rejection(items: &str, error: ShareError) -> HttpRejection {
+    HttpRejection {
+        status: match error.is_own_limit() {
+            true => StatusCode::TOO_MANY_REQUESTS,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        },
+        message: format!("too many {items}: {error}").into(),
+        challenge: None,
     }
 }
 
@@ -511,7 +521,7 @@ impl From<HttpRejection> for JsonRpcRejection {
 
 impl fmt::Display for JsonRpcRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.rejection.message)
+        f.write_str(&self.rejection.message)
     }
 }
 
@@ -521,12 +531,12 @@ impl ResponseError for JsonRpcRejection {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let refused = self.rejection;
+        let refused = &self.rejection;
         let code = match refused.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
             _ => code::INVALID_REQUEST,
         };
-        let message = encode_error(self.id.as_ref(), &RpcError::new(code, refused.message));
+        let message = encode_error(self.id.as_ref(), &RpcError::new(code, &*refused.message));
         let mut response = http_response::rejection_response(refused, JSON, message);
         if refused.status == StatusCode::METHOD_NOT_ALLOWED {
             response

@@ -9,6 +9,7 @@ use actix_web::http::header::HeaderMap;
 use callboard_message::Principal;
 use callboard_rpc::BufferAccount;
 use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
+use callboard_runtime::{PrincipalShares, ShareError, SharePermit};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -23,7 +24,14 @@ use crate::inbound::tasks::TaskService;
 pub(crate) struct SessionTable {
     pub options: SessionOptions,
     limits: StreamLimits,
-    table: Mutex<HashMap<String, Arc<HttpSession>>>,
+    shares: Arc<PrincipalShares>,
+    table: Mutex<HashMap<String, PlacedSession>>,
+}
+
+/// A session of the table, with its place.
+struct PlacedSession {
+    session: Arc<HttpSession>,
+    _place: SharePermit,
 }
 
 /// A legacy session over HTTP, with its event streams.
@@ -45,8 +53,10 @@ pub(crate) struct HttpSession {
 }
 
 impl SessionTable {
-    pub fn new(options: SessionOptions, limits: StreamLimits) -> Self {
+    /// Creates an empty table. `share_percent` is a principal's share of the sessions.
+    pub fn new(options: SessionOptions, limits: StreamLimits, share_percent: u8) -> Self {
         Self {
+            shares: PrincipalShares::new(options.sessions_max, share_percent),
             options,
             limits,
             table: Mutex::default(),
@@ -58,13 +68,13 @@ impl SessionTable {
     pub fn create_session(
         &self,
         tasks: &Arc<TaskService>,
-        principal: Principal,
+        principal: Arc<Principal>,
         account: Option<BufferAccount>,
     ) -> Arc<HttpSession> {
         let kind = StreamKind::Unsolicited;
         let unsolicited = ReplayBuffer::new(0, kind, true, self.limits, account.as_ref());
         Arc::new(HttpSession {
-            session: LegacySession::open(tasks.clone(), Arc::new(principal), unsolicited.clone()),
+            session: LegacySession::open(tasks.clone(), principal, unsolicited.clone()),
             unsolicited,
             limits: self.limits,
             account,
@@ -77,22 +87,27 @@ impl SessionTable {
         })
     }
 
-    /// Returns true if `principal` may open another session. At the limit, idle sessions past their
+    /// Returns the place for another session of `principal`. At the limit, idle sessions past their
     /// timeout are closed first.
-    pub fn has_room(&self, principal: &Principal) -> bool {
-        self.make_room(&mut self.table.lock(), principal)
+    ///
+    /// # Errors
+    /// The server or the principal has too many sessions.
+    pub fn acquire_place(&self, principal: &Principal) -> Result<SharePermit, ShareError> {
+        self.shares.try_acquire(principal).or_else(|_| {
+            self.close_idle();
+            self.shares.try_acquire(principal)
+        })
     }
 
-    /// Adds a session to the table and returns its id, which has 244 random bits. Returns `None` if
-    /// the server or the session's principal has too many sessions.
-    pub fn insert(&self, session: Arc<HttpSession>) -> Option<String> {
+    /// Adds a session to the table and returns its id, which has 244 random bits.
+    pub fn insert(&self, session: Arc<HttpSession>, place: SharePermit) -> String {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let mut table = self.table.lock();
-        if !self.make_room(&mut table, &session.session.principal) {
-            return None;
-        }
-        table.insert(id.clone(), session);
-        Some(id)
+        let placed = PlacedSession {
+            session,
+            _place: place,
+        };
+        self.table.lock().insert(id.clone(), placed);
+        id
     }
 
     /// Returns the session that the `Mcp-Session-Id` header names; `None` without that header.
@@ -112,7 +127,12 @@ impl SessionTable {
             return Ok(None);
         };
         let id = std::str::from_utf8(id.as_bytes()).map_err(|_| NONE)?;
-        let found = self.table.lock().get(id).cloned().ok_or(NONE)?;
+        let found = self
+            .table
+            .lock()
+            .get(id)
+            .map(|placed| placed.session.clone());
+        let found = found.ok_or(NONE)?;
         if *found.session.principal != *principal {
             return Err(NONE);
         }
@@ -126,46 +146,27 @@ impl SessionTable {
     pub fn end(&self, id: &str) {
         let ended = self.table.lock().remove(id);
         if let Some(ended) = ended {
-            ended.close();
+            ended.session.close();
         }
     }
 
-    fn make_room(
-        &self,
-        table: &mut HashMap<String, Arc<HttpSession>>,
-        principal: &Principal,
-    ) -> bool {
-        if self.has_capacity(table, principal) {
-            return true;
-        }
-        table.retain(|_, session| {
-            let idle = session.is_idle_for(self.options.idle_timeout);
-            if idle {
-                session.close();
-            }
-            !idle
-        });
-        self.has_capacity(table, principal)
-    }
-
-    fn has_capacity(
-        &self,
-        table: &HashMap<String, Arc<HttpSession>>,
-        principal: &Principal,
-    ) -> bool {
-        let of_principal_max = self.options.sessions_per_principal_max;
-        let is_theirs = |session: &&Arc<HttpSession>| *session.session.principal == *principal;
-        // Only above this number can one principal exceed its share.
-        table.len() < self.options.sessions_max
-            && (table.len() < of_principal_max
-                || table.values().filter(is_theirs).count() < of_principal_max)
+    fn close_idle(&self) {
+        self.table
+            .lock()
+            .retain(|_, PlacedSession { session, .. }| {
+                let idle = session.is_idle_for(self.options.idle_timeout);
+                if idle {
+                    session.close();
+                }
+                !idle
+            });
     }
 }
 
 impl Drop for SessionTable {
     fn drop(&mut self) {
-        for session in self.table.lock().values() {
-            session.close();
+        for placed in self.table.lock().values() {
+            placed.session.close();
         }
     }
 }

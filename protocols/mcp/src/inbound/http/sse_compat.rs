@@ -48,7 +48,7 @@ pub(crate) async fn open_stream(
     let busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;
     AcceptedTypes::check_events(request.headers())?;
-    let permits = server.acquire_stream_permits(None)?;
+    let permits = server.acquire_stream_permits(&principal, None)?;
     let (limits, account) = (server.options.streams.limits, buffers::account_of(&request));
     let log = ReplayBuffer::new(0, StreamKind::Once, true, limits, account.as_ref());
     let session = LegacySession::open(

@@ -28,6 +28,7 @@ use super::sessions::HttpSession;
 use super::{
     AcceptedTypes, JsonRpcRejection, LAST_EVENT_ID, MISSING_SESSION, SESSION_ID, ServerState,
     VersionHeader, accepted_response, answer_response, authenticate, malformed_response,
+    share_rejection,
 };
 use crate::inbound::client_messages::MessageSink;
 use crate::inbound::legacy::answer_batch;
@@ -58,10 +59,11 @@ pub(crate) async fn post(
     let exchange = PostExchange {
         request: &request,
         server: &server,
+        principal: Arc::new(principal),
         accepts: AcceptedTypes::from_headers(headers),
         busy,
     };
-    let responded = exchange.respond_to_body(&body, principal).await;
+    let responded = exchange.respond_to_body(&body).await;
     responded.map_err(|rejection| JsonRpcRejection::of_message(rejection, &body, limits))
 }
 
@@ -69,17 +71,14 @@ pub(crate) async fn post(
 struct PostExchange<'a> {
     request: &'a HttpRequest,
     server: &'a Data<ServerState>,
+    principal: Arc<Principal>,
     accepts: AcceptedTypes,
     busy: ActiveRequest,
 }
 
 impl PostExchange<'_> {
     /// Answers the message or batch in `body`, in the era that it belongs to.
-    async fn respond_to_body(
-        self,
-        body: &Bytes,
-        principal: Principal,
-    ) -> Result<HttpResponse, HttpRejection> {
+    async fn respond_to_body(self, body: &Bytes) -> Result<HttpResponse, HttpRejection> {
         self.accepts.check_any()?;
         let (server, headers) = (self.server, self.request.headers());
         let limits = &server.options.inbound.limits;
@@ -87,7 +86,7 @@ impl PostExchange<'_> {
         // The modern era ignores sessions.
         let session = match version.is_modern() {
             true => None,
-            false => server.sessions.find(headers, &principal)?,
+            false => server.sessions.find(headers, &self.principal)?,
         };
         let has_batches = session
             .as_ref()
@@ -107,7 +106,7 @@ impl PostExchange<'_> {
             Err(refusal) => return Ok(malformed_response(&refusal)),
         };
         if version.is_modern() || (!has_batches && message.is_modern()) {
-            return self.respond_modern(message, principal).await;
+            return self.respond_modern(message).await;
         }
         if let VersionHeader::Unknown(wanted) = version {
             return Ok(unsupported_version(&message, wanted));
@@ -117,7 +116,7 @@ impl PostExchange<'_> {
                 if request.method == McpMethod::Initialize =>
             {
                 // Boxed because it is rare, so that other requests don't carry its state.
-                Box::pin(self.respond_initialize(id, request, principal)).await
+                Box::pin(self.respond_initialize(id, request)).await
             }
             (None, _) => Err(MISSING_SESSION),
             (Some(session), ClientMessage::Request(id, request)) => {
@@ -142,21 +141,16 @@ impl PostExchange<'_> {
         self,
         id: RequestId,
         request: McpRequest,
-        principal: Principal,
     ) -> Result<HttpResponse, HttpRejection> {
-        const FULL: HttpRejection = http_rejection(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "there are too many sessions: try again later",
-        );
         let server = self.server;
-        if !server.sessions.has_room(&principal) {
-            return Err(FULL);
-        }
+        let place = server.sessions.acquire_place(&self.principal);
+        let place = place.map_err(|error| share_rejection("sessions", error))?;
         let account = buffers::account_of(self.request);
         let log = self.new_stream(false);
-        let session = server
-            .sessions
-            .create_session(&server.service.tasks, principal, account);
+        let session =
+            server
+                .sessions
+                .create_session(&server.service.tasks, self.principal.clone(), account);
         let opened = session.clone();
         let running = async move {
             let sink = opened.unsolicited.clone();
@@ -164,7 +158,7 @@ impl PostExchange<'_> {
         };
         let mut response = self.respond(running.boxed(), log, None).await?;
         if session.session.revision().is_some() {
-            let id = server.sessions.insert(session).ok_or(FULL)?;
+            let id = server.sessions.insert(session, place);
             if let Ok(id) = HeaderValue::try_from(id) {
                 response.headers_mut().insert(SESSION_ID.clone(), id);
             }
@@ -198,7 +192,6 @@ impl PostExchange<'_> {
     async fn respond_modern(
         self,
         message: ClientMessage<'_>,
-        principal: Principal,
     ) -> Result<HttpResponse, HttpRejection> {
         let (id, request) = match message {
             ClientMessage::Request(id, request) => (id, request),
@@ -211,11 +204,11 @@ impl PostExchange<'_> {
             return Ok(answer_response(modern::bad_request(&id, error)));
         }
         let log = self.new_stream(self.accepts.events);
-        let sink = log.clone();
+        let (sink, principal) = (log.clone(), self.principal.clone());
         let running = async move {
             modern::handle_request(
                 &service,
-                Arc::new(principal),
+                principal,
                 &id,
                 request,
                 sink,
@@ -284,7 +277,10 @@ impl PostExchange<'_> {
                 None
             }
         };
-        let permits = match self.server.acquire_stream_permits(session.as_deref()) {
+        let permits = self
+            .server
+            .acquire_stream_permits(&self.principal, session.as_deref());
+        let permits = match permits {
             Ok(permits) => permits,
             Err(refused) => {
                 // A rejected call must not continue.
@@ -366,7 +362,7 @@ pub(crate) async fn get(
             (session.stream(stream).ok_or(GONE)?, Some(event))
         }
     };
-    let permits = server.acquire_stream_permits(Some(&session))?;
+    let permits = server.acquire_stream_permits(&principal, Some(&session))?;
     let reader = log.reader_after(after).ok_or(GONE)?;
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);

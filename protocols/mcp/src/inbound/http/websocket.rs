@@ -14,15 +14,14 @@ use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use callboard_rpc::serve::websocket::{WebSocketError, WebSocketReader};
 use callboard_rpc::serve::{
-    ConcurrencyPermit, CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers,
-    idle_timeout, websocket,
+    CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers, idle_timeout, websocket,
 };
 use callboard_rpc::{BufferAccount, RpcError};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{JsonRpcRejection, ServerState, authenticate, streamable};
+use super::{JsonRpcRejection, ServerState, StreamPermits, authenticate, streamable};
 use crate::inbound::options::{
     STDIO_DRAIN_TIMEOUT_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT,
 };
@@ -49,7 +48,7 @@ pub(crate) async fn upgrade(
     }
     let busy = idle_timeout::track_request(&request);
     let principal = authenticate(&request, &server)?;
-    let permits = server.acquire_stream_permits(None)?;
+    let permits = server.acquire_stream_permits(&principal, None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
@@ -75,7 +74,7 @@ async fn serve_socket(
     mut standing: CredentialWatch,
     socket: actix_ws::Session,
     mut messages: WebSocketReader,
-    _held: (ActiveRequest, Vec<ConcurrencyPermit>, TaskTrackerToken),
+    _held: (ActiveRequest, StreamPermits, TaskTrackerToken),
 ) {
     let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, account.as_ref());
     let mut requests = RequestRunner::new(

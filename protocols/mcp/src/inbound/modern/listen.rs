@@ -60,14 +60,10 @@ pub(super) async fn listen(request: ModernRequest<'_>) -> Result<RequestResult, 
         ..
     } = request;
     let (params, client) = (&request.request.params, &request.meta.abilities);
-    let (endpoint, full) = (
-        &service.tasks.endpoint,
-        "too many subscriptions are open: end one, or try again later",
-    );
-    let _slot = service
-        .subscriptions
-        .try_acquire()
-        .map_err(|_| RpcError::new(OVERLOADED, full))?;
+    let endpoint = &service.tasks.endpoint;
+    let slot = service.subscriptions.try_acquire(&*principal);
+    let _slot = slot
+        .map_err(|error| RpcError::new(OVERLOADED, format!("too many subscriptions: {error}")))?;
     let mut filter =
         SubscriptionFilter::parse(params, endpoint.options.modern.subscription_uris_max)?;
     let caller = Arc::new(ModernCaller::new(None, client.clone(), None));

@@ -10,9 +10,8 @@ use std::sync::{Arc, OnceLock};
 use actix_web::http::StatusCode;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{RequestId, RpcError};
-use callboard_runtime::{AgentRef, CallContext};
+use callboard_runtime::{AgentRef, CallContext, PrincipalShares};
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_adapter::{AgentAdapter, AgentHandler, RpcResult};
@@ -48,7 +47,7 @@ const REVISION: Revision = Revision::V2026_07_28;
 pub(crate) struct ModernService {
     pub tasks: Arc<TaskService>,
     calls: Arc<SuspendedCalls>,
-    subscriptions: Semaphore,
+    subscriptions: Arc<PrincipalShares>,
     /// Cancelled when streams that no request keeps open end, and subscriptions with them.
     pub closing: CancellationToken,
     members: ResultMembers,
@@ -61,10 +60,12 @@ impl ModernService {
     pub fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
         let tasks = TaskService::new(AgentEndpoint::new(agent, options));
         let options = &tasks.endpoint.options;
-        let subscriptions_max = options.modern.subscriptions_max.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
             calls: SuspendedCalls::new(options),
-            subscriptions: Semaphore::new(subscriptions_max),
+            subscriptions: PrincipalShares::new(
+                options.modern.subscriptions_max,
+                options.principal_share_percent,
+            ),
             closing: CancellationToken::new(),
             members: ResultMembers::new(&options.modern, options.info.implementation()),
             named_members: OnceLock::new(),
@@ -350,7 +351,7 @@ impl ModernRequest<'_> {
                 let binding = StateBinding::new(&principal, &request);
                 service
                     .calls
-                    .suspend(running, requests, principal, &binding)
+                    .suspend(running, requests, &principal, &binding)
             }
         }
     }

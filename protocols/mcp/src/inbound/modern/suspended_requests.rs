@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use callboard_message::{CallerCapabilities, Principal, RawObject};
 use callboard_rpc::RpcError;
+use callboard_runtime::{PrincipalShares, SharePermit};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -31,8 +32,7 @@ pub(crate) struct SuspendedCalls {
     table: Mutex<SuspendedTable>,
     signer: StateSigner,
     began: Instant,
-    calls_max: usize,
-    per_principal_max: usize,
+    shares: Arc<PrincipalShares>,
     suspended_ttl: Duration,
     /// Time limit of a resumed call.
     call_deadline: Duration,
@@ -47,7 +47,8 @@ struct SuspendedTable {
 
 struct SuspendedCall {
     id: [u8; 16],
-    principal: Arc<Principal>,
+    /// Place among the suspended calls; `None` if the call has ended.
+    place: Mutex<Option<SharePermit>>,
     expires: Mutex<Instant>,
     /// Cancelled when the call is removed from the table.
     removed: CancellationToken,
@@ -88,8 +89,10 @@ impl SuspendedCalls {
             table: Mutex::default(),
             signer: StateSigner::new(),
             began: Instant::now(),
-            calls_max: options.modern.suspended_calls_max,
-            per_principal_max: options.modern.principal_suspended_max,
+            shares: PrincipalShares::new(
+                options.modern.suspended_calls_max,
+                options.principal_share_percent,
+            ),
             suspended_ttl: options.modern.suspended_ttl,
             call_deadline: options.call_deadline,
         })
@@ -105,12 +108,18 @@ impl SuspendedCalls {
         self: &Arc<Self>,
         running: RunningCall,
         requests: RawObject,
-        principal: Arc<Principal>,
+        principal: &Principal,
         binding: &StateBinding,
     ) -> Result<RequestResult, RpcError> {
+        let place = self.shares.try_acquire(principal).map_err(|error| {
+            RpcError::new(
+                OVERLOADED,
+                format!("too many calls wait for answers: {error}"),
+            )
+        })?;
         let suspended = Arc::new(SuspendedCall {
             id: random_bytes(),
-            principal,
+            place: Mutex::new(Some(place)),
             expires: Mutex::new(Instant::now()),
             removed: CancellationToken::new(),
             current_round: tokio::sync::Mutex::new(SuspendedRound {
@@ -120,16 +129,9 @@ impl SuspendedCalls {
             }),
         });
         let reply = self.input_required(&suspended, 1, requests, binding);
-        {
-            let mut table = self.table.lock();
-            if !self.has_capacity(&table, &suspended.principal) {
-                return Err(RpcError::new(
-                    OVERLOADED,
-                    "too many calls wait for answers: try again later",
-                ));
-            }
-            table.calls.insert(suspended.id, suspended.clone());
-        }
+        let mut table = self.table.lock();
+        table.calls.insert(suspended.id, suspended.clone());
+        drop(table);
         tokio::spawn(expire(Arc::downgrade(self), suspended));
         Ok(reply)
     }
@@ -239,26 +241,9 @@ impl SuspendedCalls {
             .for_each(|suspended| suspended.removed.cancel());
     }
 
-    fn has_capacity(&self, table: &SuspendedTable, principal: &Principal) -> bool {
-        let waiting = table.calls.len() - table.ended.len();
-        let theirs = || {
-            let calls = table
-                .calls
-                .values()
-                .filter(|suspended| *suspended.principal == *principal);
-            calls
-                .filter(|suspended| !table.ended.contains(&suspended.id))
-                .count()
-        };
-        // Only above this number can one principal exceed its share.
-        waiting < self.calls_max
-            && (waiting < self.per_principal_max || theirs() < self.per_principal_max)
-    }
-
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        let table = self.table.lock();
-        table.calls.len() - table.ended.len()
+        self.shares.used()
     }
 
     fn input_required(
@@ -292,9 +277,10 @@ impl SuspendedCalls {
     /// [`RETAINED_OUTCOMES_MAX`] later calls have ended.
     fn mark_ended(&self, id: [u8; 16]) {
         let mut table = self.table.lock();
-        if !table.calls.contains_key(&id) {
+        let Some(ended) = table.calls.get(&id) else {
             return;
-        }
+        };
+        ended.place.lock().take();
         table.ended.push_back(id);
         if table.ended.len() > RETAINED_OUTCOMES_MAX
             && let Some(oldest) = table.ended.pop_front()
@@ -308,6 +294,7 @@ impl SuspendedCalls {
         let mut table = self.table.lock();
         table.ended.retain(|ended| ended != id);
         if let Some(suspended) = table.calls.remove(id) {
+            suspended.place.lock().take();
             suspended.removed.cancel();
         }
     }

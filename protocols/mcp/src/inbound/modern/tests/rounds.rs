@@ -179,26 +179,36 @@ fn parked_calls_are_bounded() {
 fn parked_calls_of_one_principal_are_bounded() {
     let modern = ModernOptions {
         suspended_calls_max: 3,
-        principal_suspended_max: 2,
         ..ModernOptions::default()
     };
     with_options(
         InboundOptions {
             modern,
+            principal_share_percent: 34,
             ..InboundOptions::default()
         },
         async |peer| {
             let other = peer.other("b");
-            let retry = asked(&peer).await;
-            asked(&peer).await;
-            assert_eq!(error_code(&peer.call("ask_name", json!({})).await.1), -3);
+            let retries = [asked(&peer).await, asked(&peer).await];
+            let (_, refused) = peer.call("ask_name", json!({})).await;
+            assert_eq!(
+                (error_code(&refused), refused["error"]["message"].as_str()),
+                (
+                    -3,
+                    Some(
+                        "too many calls wait for answers: 2 of 3 are in use, 2 by this principal; the last 1 are for others (`principal_share_percent`): end one first"
+                    )
+                )
+            );
             asked(&other).await;
             assert_eq!(
                 error_code(&other.call("ask_name", json!({})).await.1),
                 -3,
                 "all places are taken"
             );
-            peer.tool("ask_name", retry).await;
+            for retry in retries {
+                peer.tool("ask_name", retry).await;
+            }
             asked(&peer).await;
         },
     );
