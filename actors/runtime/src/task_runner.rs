@@ -18,11 +18,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::{CallContext, CallEvent, Caller, ChannelCaller, PendingQuestion, channel_caller};
 use crate::journal::{JournalError, JournalResult};
+use crate::shares::{FairShare, PRINCIPAL_SHARE_PERCENT_DEFAULT};
 use crate::system::System;
 use crate::task::{
     ClaimRequest, Lease, NewTask, OpenQuestion, ReleaseReason, TASK_CANCEL_POLL_INTERVAL,
     TASK_LEASE, TASK_POLL_INTERVAL, TASK_RENEW_INTERVAL, Task, TaskActor, TaskError, TaskEvent,
-    TaskId, TaskResult, TaskStep, TaskStore, follow_task,
+    TaskId, TaskOwner, TaskResult, TaskStep, TaskStore, follow_task,
 };
 
 /// Default scope of a runner, the same as that of [`NewTask::new`](crate::NewTask::new).
@@ -40,6 +41,9 @@ pub struct TaskRunnerOptions {
     pub scope: String,
     /// Maximum number of tasks worked on at once.
     pub tasks_max: usize,
+    /// Share of an owner in the tasks worked on at once, in percent, 1 to 100. Beyond its share,
+    /// tasks of an owner are begun as long as a share is left for others. Default: 25.
+    pub principal_share_percent: u8,
 }
 
 impl Default for TaskRunnerOptions {
@@ -47,6 +51,7 @@ impl Default for TaskRunnerOptions {
         Self {
             scope: RUNNER_SCOPE_DEFAULT.to_owned(),
             tasks_max: RUNNER_TASKS_MAX_DEFAULT,
+            principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
         }
     }
 }
@@ -59,8 +64,14 @@ pub struct TaskRunner {
     system: System,
     tasks: Arc<dyn TaskStore>,
     options: TaskRunnerOptions,
-    jobs_by_task: HashMap<TaskId, oneshot::Sender<JobStopReason>>,
+    jobs_by_task: HashMap<TaskId, RunningJob>,
     jobs: JoinSet<()>,
+}
+
+/// A task that is worked on: its owner, and the channel that stops it.
+struct RunningJob {
+    owner: TaskOwner,
+    stop: oneshot::Sender<JobStopReason>,
 }
 
 /// Handle to a runner. Dropping it stops the runner.
@@ -128,7 +139,7 @@ impl TaskRunner {
                 biased;
                 () = stop.cancelled() => break,
                 Some(_) = self.jobs.join_next(), if !self.jobs.is_empty() => {
-                    self.jobs_by_task.retain(|_, over| !over.is_closed());
+                    self.jobs_by_task.retain(|_, job| !job.stop.is_closed());
                     may_be_work = true;
                 }
                 _ = renew_every.tick() => self.renew_leases().await,
@@ -137,20 +148,48 @@ impl TaskRunner {
                 _ = look_every.tick() => may_be_work = true,
             }
         }
-        for (_, over) in self.jobs_by_task.drain() {
+        for (_, job) in self.jobs_by_task.drain() {
             // The job may have just ended.
-            let _ = over.send(JobStopReason::Stopped);
+            let _ = job.stop.send(JobStopReason::Stopped);
         }
         while self.jobs.join_next().await.is_some() {}
+    }
+
+    /// Returns how many of `room` tasks to claim at once, and the owners that get no more now. The
+    /// places that are kept for owners below their share are filled one by one.
+    fn shared_room(&self, room: usize) -> (usize, Vec<TaskOwner>) {
+        let TaskRunnerOptions {
+            tasks_max,
+            principal_share_percent,
+            ..
+        } = self.options;
+        let rule = FairShare::new(tasks_max, principal_share_percent);
+        let used = self.jobs_by_task.len();
+        let for_all = rule.alone_max().saturating_sub(used);
+        if for_all > 0 {
+            return (room.min(for_all), Vec::new());
+        }
+        let mut counts: HashMap<&TaskOwner, usize> = HashMap::new();
+        for job in self.jobs_by_task.values() {
+            *counts.entry(&job.owner).or_default() += 1;
+        }
+        let is_at_limit = |(owner, own)| {
+            rule.check(own, used)
+                .is_err()
+                .then(|| TaskOwner::clone(owner))
+        };
+        (1, counts.into_iter().filter_map(is_at_limit).collect())
     }
 
     /// Claims up to `room` tasks and starts their jobs. Returns true if there may be more ready
     /// tasks.
     async fn claim_tasks(&mut self, room: usize) -> bool {
+        let (tasks_max, except_owners) = self.shared_room(room);
         let claim = ClaimRequest {
             scope: self.options.scope.clone(),
             worker: self.tasks.worker_id().to_owned(),
-            tasks_max: room,
+            tasks_max,
+            except_owners,
             lease: TASK_LEASE,
         };
         let claimed = match self.tasks.claim(claim).await {
@@ -162,10 +201,12 @@ impl TaskRunner {
         };
         let took = !claimed.is_empty();
         for (task, lease) in claimed {
-            let (over, is_over) = oneshot::channel();
+            let (stop, is_over) = oneshot::channel();
+            let owner = task.owner.clone();
             // If an older job for this task exists, its lease expired unnoticed.
-            if let Some(before) = self.jobs_by_task.insert(task.id.clone(), over) {
-                let _ = before.send(JobStopReason::LeaseLost);
+            let job = RunningJob { owner, stop };
+            if let Some(before) = self.jobs_by_task.insert(task.id.clone(), job) {
+                let _ = before.stop.send(JobStopReason::LeaseLost);
             }
             let job = TaskJob {
                 system: self.system.clone(),
@@ -215,8 +256,8 @@ impl TaskRunner {
     }
 
     fn stop_job(&mut self, id: &TaskId, why: JobStopReason) {
-        if let Some(over) = self.jobs_by_task.remove(id) {
-            let _ = over.send(why);
+        if let Some(job) = self.jobs_by_task.remove(id) {
+            let _ = job.stop.send(why);
         }
     }
 }

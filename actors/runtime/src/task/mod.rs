@@ -83,6 +83,8 @@ pub struct ClaimRequest {
     pub worker: String,
     /// Maximum number of tasks to claim.
     pub tasks_max: usize,
+    /// Owners whose tasks are left to a later claim.
+    pub except_owners: Vec<TaskOwner>,
     /// Duration of the leases. The worker has to renew them before.
     pub lease: Duration,
 }

@@ -281,6 +281,52 @@ fn interrupted() {
     });
 }
 
+/// Goal: one owner whose tasks all wait leaves places to others, of which each below its share gets
+/// one. Method: more slow tasks of one owner than places, then tasks of two others.
+#[test]
+fn owners_share_the_places() {
+    running(async |system| {
+        let late = || ScriptStep::ReplyAfter(1_000 * SECOND, json!(1));
+        scripted(system, "late", std::iter::repeat_with(late).take(12));
+        let done = |n: u32| ScriptStep::ReplyAfter(SECOND, json!(n));
+        scripted(system, "quick", [done(1), done(2)]);
+        let runner = TaskRunner::start(
+            system,
+            TaskRunnerOptions {
+                tasks_max: 8,
+                ..TaskRunnerOptions::default()
+            },
+        );
+        let tasks = system.store().tasks.clone();
+        let slow = (0..10).map(|n| new(&format!("slow-{n}"), "late"));
+        tasks.create_all(slow.collect()).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+        let working = || async {
+            let filter = TaskFilter {
+                states: vec![TaskState::Working],
+                ..TaskFilter::default()
+            };
+            tasks.list(filter, 0, 99).await.unwrap().0.len()
+        };
+        assert_eq!(working().await, 6);
+        for (name, id) in [("bob", "b"), ("carl", "c")] {
+            let expires = SystemTime::now() + HOUR;
+            let task = NewTask {
+                id: TaskId::new(id).unwrap(),
+                ..NewTask::new(Principal::agent(name), "quick", "work", expires)
+            };
+            tasks.create_all(vec![task]).await.unwrap();
+        }
+        let others = async {
+            ended(system, "b").await;
+            ended(system, "c").await;
+        };
+        tokio::time::timeout(60 * SECOND, others).await.unwrap();
+        assert_eq!(working().await, 6, "the rest waits");
+        runner.stop().await;
+    });
+}
+
 /// Goal: a runner respects its limit of concurrent tasks. Method: three tasks for two places.
 #[test]
 fn so_many_at_once() {

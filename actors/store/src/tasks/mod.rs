@@ -312,7 +312,8 @@ impl TaskStore for SqlTasks {
     async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>> {
         check_storable(&claim.scope)?;
         check_storable(&claim.worker)?;
-        let args = args![&claim.scope, SystemTime::now(), 0, 1];
+        let except = steps::owner_list(&claim.except_owners);
+        let args = args![&claim.scope, SystemTime::now(), 0, 1, &except];
         if claim.tasks_max == 0
             || self
                 .core

@@ -193,6 +193,7 @@ impl Act {
                     scope: "agent".into(),
                     worker: by,
                     tasks_max: *tasks_max,
+                    except_owners: Vec::new(),
                     lease: *lease,
                 };
                 let claimed = tasks.claim(claim).await.unwrap();

@@ -119,7 +119,7 @@ async fn bodies_stay_in_memory() {
         let steps: Vec<_> =
             follow_task(tasks.clone(), done.id.clone(), 0).map(|event| event.unwrap().step.name()).collect().await;
         assert_eq!(steps, ["start", "said", "history", "artifact", "asked", "answered", "completed"]);
-        let claim = ClaimRequest { scope: "agent".into(), worker: tasks.worker_id().into(), tasks_max: 9, lease: TASK_LEASE };
+        let claim = ClaimRequest { scope: "agent".into(), worker: tasks.worker_id().into(), tasks_max: 9, except_owners: Vec::new(), lease: TASK_LEASE };
         assert!(tasks.claim(claim).await.unwrap().is_empty());
         for id in ["runs", "fresh"] {
             let lost = get(id).await;

@@ -44,6 +44,7 @@ async fn claim(tasks: &Arc<dyn TaskStore>) -> Vec<ClaimedTask> {
             scope: "agent".into(),
             worker: by,
             tasks_max: 9,
+            except_owners: Vec::new(),
             lease: TASK_LEASE,
         })
         .await
@@ -166,6 +167,7 @@ async fn a_lease_runs_out() {
             scope: "agent".into(),
             worker: tasks.worker_id().to_owned(),
             tasks_max: 1,
+            except_owners: Vec::new(),
             lease,
         };
         let first = tasks.claim(take(Duration::ZERO)).await.unwrap().remove(0).1;

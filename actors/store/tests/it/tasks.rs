@@ -61,8 +61,40 @@ fn claim(by: &str, tasks_max: usize) -> ClaimRequest {
         scope: "agent".into(),
         worker: by.into(),
         tasks_max,
+        except_owners: Vec::new(),
         lease: OURS,
     }
+}
+
+/// Goal: a claim leaves out the tasks of the owners that it names, and takes the others in their
+/// order. Method: two owners, each left out once, then both, then none.
+#[tokio::test]
+async fn claims_leave_owners_out() {
+    tasks(async |tasks| {
+        let owner = |name: &str| TaskOwner::from_text(format!("api_key:{name} \"x\""));
+        for (id, name) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+            let new = NewTask {
+                owner: owner(name),
+                ..new(id)
+            };
+            tasks.create_all(vec![new]).await.unwrap();
+        }
+        let taken = async |except: &[&str]| -> Vec<String> {
+            let claim = ClaimRequest {
+                except_owners: except.iter().map(|name| owner(name)).collect(),
+                ..claim(tasks.worker_id(), 9)
+            };
+            let claimed = tasks.claim(claim).await.unwrap();
+            claimed
+                .iter()
+                .map(|(task, _)| task.id.to_string())
+                .collect()
+        };
+        assert_eq!(taken(&["a", "b"]).await, [""; 0]);
+        assert_eq!(taken(&["a"]).await, ["b1"]);
+        assert_eq!(taken(&["b"]).await, ["a1", "a2"]);
+    })
+    .await;
 }
 
 /// Goal: a key or an id names one task; another request with it is rejected. Method: the same

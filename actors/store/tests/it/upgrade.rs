@@ -232,6 +232,7 @@ async fn goes_on(store: &SqlStore) {
         scope: "agent".into(),
         worker: tasks.worker_id().into(),
         tasks_max: 9,
+        except_owners: Vec::new(),
         lease: samples::LEASE,
     };
     let claimed = tasks.claim(claim).await.unwrap();

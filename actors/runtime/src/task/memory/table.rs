@@ -231,7 +231,12 @@ impl TaskTable {
     /// notified, so that a worker woken by a change doesn't wake itself.
     pub(super) fn claim(&mut self, claim: &ClaimRequest) -> (Vec<ClaimedTask>, bool) {
         let now = self.now;
-        let is_ready = |slot: &&TaskSlot| slot.task.scope == claim.scope && slot.task.is_ready(now);
+        let is_ready = |slot: &&TaskSlot| {
+            let task = &slot.task;
+            task.scope == claim.scope
+                && task.is_ready(now)
+                && !claim.except_owners.contains(&task.owner)
+        };
         let ready: Vec<_> = self
             .slots
             .values()

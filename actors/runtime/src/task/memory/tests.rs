@@ -103,6 +103,7 @@ impl TestState {
                     scope: "agent".into(),
                     worker: "w".into(),
                     tasks_max,
+                    except_owners: Vec::new(),
                     lease: Duration::from_secs(30),
                 };
                 self.leases.extend(
@@ -214,7 +215,7 @@ proptest! {
             state.check();
         }
         state.table.now += Duration::from_secs(60);
-        let claim = ClaimRequest { scope: "agent".into(), worker: "w".into(), tasks_max: 9, lease: Duration::from_secs(30) };
+        let claim = ClaimRequest { scope: "agent".into(), worker: "w".into(), tasks_max: 9, except_owners: Vec::new(), lease: Duration::from_secs(30) };
         loop {
             let (before, _) = state.table.list(&TaskFilter::default(), 0, usize::MAX);
             let open = before.iter().filter(|task| !task.state.is_terminal()).count();

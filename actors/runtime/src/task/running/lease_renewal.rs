@@ -92,6 +92,7 @@ impl RunningTasks {
                 scope: self.scope.clone(),
                 worker: self.tasks.worker_id().to_owned(),
                 tasks_max: CLAIM_BATCH_MAX,
+                except_owners: Vec::new(),
                 lease: TASK_LEASE,
             };
             match self.tasks.claim(claim).await {

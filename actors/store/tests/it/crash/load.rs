@@ -212,6 +212,7 @@ impl Load {
                 scope: SCOPE.to_owned(),
                 worker: self.store.tasks.worker_id().to_owned(),
                 tasks_max: CLAIMED_AT_ONCE,
+                except_owners: Vec::new(),
                 lease: TASK_LEASE,
             };
             let claimed = self.store.tasks.claim(claim).await.unwrap();
