@@ -86,7 +86,7 @@ pub fn lines(bytes: &[u8]) {
 }
 
 /// Returns the sizes of chunks: one byte, and one that the input determines.
-fn steps(bytes: &[u8]) -> [usize; 2] {
+pub fn steps(bytes: &[u8]) -> [usize; 2] {
     [1, 2 + bytes.last().map_or(0, |byte| usize::from(*byte))]
 }
 

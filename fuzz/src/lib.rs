@@ -6,9 +6,12 @@
 //! end, or use memory beyond its limits.
 
 mod a2a;
+mod audit;
 mod framing;
+mod mail;
 mod message;
 mod places;
+mod web_socket;
 
 /// A fuzz target: the properties of one decoder.
 pub struct Target {
@@ -18,7 +21,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// All targets. Texts of a WebSocket are single messages, which `envelope` covers.
+/// All targets. Topology files are a test of the root package (`src/config/tests/mutations.rs`), whose build is large.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "a2a_answer",
@@ -31,6 +34,14 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "a2a_request",
         run: a2a::request,
+    },
+    Target {
+        name: "audit",
+        run: audit::export,
+    },
+    Target {
+        name: "authorization",
+        run: places::authorization,
     },
     Target {
         name: "envelope",
@@ -51,6 +62,14 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "lines",
         run: framing::lines,
+    },
+    Target {
+        name: "mail",
+        run: mail::messages,
+    },
+    Target {
+        name: "web_socket",
+        run: web_socket::messages,
     },
     Target {
         name: "keys",

@@ -1,7 +1,11 @@
-//! Key files, host names of this machine, and URLs for outgoing connections.
+//! Key files, credentials, host names of this machine, and URLs for outgoing connections.
 
+use std::sync::Arc;
+
+use callboard_message::Principal;
 use callboard_rpc::{
-    AddressScope, AllowedHosts, AllowedOrigins, EgressPolicy, KEYS_IN_FILE_MAX, KeyStore,
+    AUTHORIZATION_BYTES_MAX, AccessControl, AddressScope, AllowedHosts, AllowedOrigins,
+    BearerVerifier, CredentialError, EgressPolicy, KEYS_IN_FILE_MAX, KeyStore, PresentedCredential,
 };
 use url::{Host, Url};
 
@@ -14,6 +18,46 @@ pub fn keys(bytes: &[u8]) {
         // The error names the position, not the content, which may be a key.
         Err(error) => assert!(error.to_string().len() < 120),
     }
+}
+
+/// Verifier of one token, which checks that nothing else than a token reaches it.
+struct OneToken;
+
+impl BearerVerifier for OneToken {
+    fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+        assert!(!token.is_empty() && token.len() <= AUTHORIZATION_BYTES_MAX);
+        let is_graphic = token.iter().all(u8::is_ascii_graphic);
+        assert!(is_graphic && !token.contains(&b','), "not one token");
+        let is_known = token == b"cb_known";
+        Some(if is_known {
+            Ok(Principal::agent("known"))
+        } else {
+            Err(CredentialError::Wrong)
+        })
+    }
+}
+
+/// Checks that a header authenticates only with the scheme `Bearer` and the one known token.
+pub fn authorization(bytes: &[u8]) {
+    let access = AccessControl::Bearer(Arc::new([Box::new(OneToken)]));
+    let presented = PresentedCredential {
+        peer: None,
+        local: None,
+        authorization: Some(bytes),
+        is_forwarded: false,
+    };
+    if access.authenticate(&presented).is_ok() {
+        let text = std::str::from_utf8(bytes)
+            .expect("ASCII")
+            .to_ascii_lowercase();
+        let words: Vec<_> = text.split_ascii_whitespace().collect();
+        assert_eq!(words, ["bearer", "cb_known"]);
+    }
+    let open = AccessControl::default();
+    assert!(
+        open.authenticate(&presented).is_err(),
+        "a credential is ignored"
+    );
 }
 
 /// Checks that host names and origins accepted as this machine's are loopback addresses, also for a

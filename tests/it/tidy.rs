@@ -92,7 +92,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         "callboard-kernel-bench",
         &["callboard-macros", "callboard-message", "callboard-runtime"],
     ),
-    ("callboard-fuzz", &["callboard-a2a", "callboard-rpc"]),
+    (
+        "callboard-fuzz",
+        &[
+            "callboard-a2a",
+            "callboard-message",
+            "callboard-rpc",
+            "callboard-store",
+        ],
+    ),
     ("a2a-rust-peer", &[]),
     ("sqlite-direct", &[]),
     ("xtask", &[]),

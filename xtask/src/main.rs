@@ -6,6 +6,7 @@ mod conformance;
 mod examples;
 mod features;
 mod fixture;
+mod fuzz;
 mod instructions;
 mod limits;
 mod long;
@@ -40,8 +41,10 @@ usage: cargo xtask TASK
                        agent mail on SQLite: the table of that; with --million, whether memory stays flat
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
-  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
-                       where there are a nightly compiler and cargo-fuzz
+  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation
+  fuzz --minutes N [--keep]
+                       libFuzzer for so many minutes on all decoders, the longest on those where it finds most; needs a C++
+                       compiler. --keep adds small inputs that it found to fuzz/corpus
   size [--json] [--at REV]
                        tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
                        files here, or of any revision
@@ -71,13 +74,7 @@ fn main() -> ExitCode {
         ["tck", clone, version] => tck::run_kit(clone, Some(version)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),
         ["soak"] => long::soak(),
-        ["fuzz"] => long::fuzz(long::CASES_DEFAULT),
-        ["fuzz", cases] => match cases.parse() {
-            Ok(cases) => long::fuzz(cases),
-            Err(_) => Err(format!(
-                "the number of cases must be a number, not {cases:?}"
-            )),
-        },
+        ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["fixture"] => fixture::write(),
         ["limits"] => limits::write(),
         ["features"] => features::write(),

@@ -104,11 +104,6 @@ fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Returns whether a nightly compiler and cargo-fuzz are installed.
-pub fn has_libfuzzer() -> bool {
-    present("cargo", &["+nightly", "fuzz", "--version"])
-}
-
 /// Returns whether a program runs and succeeds.
 pub fn present(name: &str, arguments: &[&str]) -> bool {
     let status = program(name, arguments)

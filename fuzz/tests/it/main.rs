@@ -11,6 +11,8 @@ use proptest::test_runner::{Config, TestRunner};
 
 /// Maximum size of an input made from the corpus, in bytes.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
+/// Number of places at which a file of the corpus is cut, at least; a longer one isn't cut at every byte.
+const CUTS_MIN: usize = 512;
 /// Number of mutations for each target, unless `PROPTEST_CASES` sets it.
 const CASES: u32 = 1_000;
 
@@ -113,15 +115,16 @@ fn edited(input: &[u8], edits: &[Edit], corpus: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Goal: the properties hold for the corpus. Method: each file whole, truncated at every byte, and
-/// from every byte on.
+/// from every byte on; a file of several KiB at every second, third, … one.
 #[test]
 fn corpus_and_each_part_of_it() {
     for target in TARGETS {
         for input in corpus(target) {
-            for at in 0..=input.len() {
+            for at in (0..=input.len()).step_by(1 + input.len() / CUTS_MIN) {
                 (target.run)(&input[..at]);
                 (target.run)(&input[at..]);
             }
+            (target.run)(&input);
         }
     }
 }
