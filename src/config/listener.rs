@@ -203,19 +203,7 @@ impl ListenerDeclaration {
         let mut wrong: Vec<_> = self.dialect_error().into_iter().collect();
         let speaks = self.served_protocol();
         if speaks == ServedProtocol::Bare {
-            if self.agent.is_none() {
-                wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
-            }
-            let why = "`agents`, `keys`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
-            let has_other = self
-                .compat
-                .iter()
-                .any(|transport| *transport != CompatTransport::Bare);
-            let not_bare = KEYS_NOT_BARE
-                .into_iter()
-                .filter(is_set)
-                .chain(has_other.then_some("compat"));
-            wrong.extend(not_bare.map(|key| (key, why)));
+            wrong.extend(self.bare_key_errors(tree));
         } else {
             if self.agent.is_some() && !self.agents.is_empty() {
                 wrong.push(("agents", "write `agent` or `agents`, not both"));
@@ -279,6 +267,26 @@ impl ListenerDeclaration {
             );
         }
         wrong.extend(self.address_errors());
+        wrong
+    }
+
+    /// Returns the keys that don't fit the dialect "bare", each with a reason.
+    fn bare_key_errors(&self, tree: &ConfigTree) -> Vec<(&'static str, &'static str)> {
+        let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_empty());
+        let mut wrong = Vec::new();
+        if self.agent.is_none() {
+            wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
+        }
+        let why = "`agents`, `keys`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
+        let has_other = self
+            .compat
+            .iter()
+            .any(|transport| *transport != CompatTransport::Bare);
+        let not_bare = KEYS_NOT_BARE
+            .into_iter()
+            .filter(is_set)
+            .chain(has_other.then_some("compat"));
+        wrong.extend(not_bare.map(|key| (key, why)));
         wrong
     }
 

@@ -159,7 +159,7 @@ impl<'a> ProblemCollector<'a> {
         self.found
             .sort_by_key(|problem| (problem.line == 0, problem.line, problem.column));
         if self.omitted_count > 0 {
-            let message = format!("there are {} more problems", self.omitted_count);
+            let message = format!("more problems, not listed: {}", self.omitted_count);
             self.found.push(ConfigProblem {
                 level: Severity::Error,
                 span: None,

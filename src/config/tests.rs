@@ -166,7 +166,10 @@ fn mistakes_are_bounded() {
         .collect();
     let found = problems(&format!("{NODE}{text}"), false);
     assert_eq!(found.len(), super::PROBLEMS_MAX + 1);
-    assert_eq!(found.last().unwrap().message, "there are 1 more");
+    assert_eq!(
+        found.last().unwrap().message,
+        "more problems, not listed: 1"
+    );
 }
 
 /// Goal: keys of an upstream's endpoint that contradict each other are reported. Method: rows.

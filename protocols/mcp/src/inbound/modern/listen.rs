@@ -83,13 +83,7 @@ pub(super) async fn listen(request: ModernRequest<'_>) -> Result<RequestResult, 
 
     let lost = CancellationToken::new();
     let (change_sender, mut changes) = mpsc::channel(QUEUED_CHANGES_MAX);
-    let overflow = lost.clone();
-    let damper = ChangeDamper::new(CHANGE_INTERVAL, None, move |change| {
-        if change_sender.try_send(change.clone()).is_err() {
-            overflow.cancel();
-        }
-        None
-    });
+    let damper = queueing_damper(change_sender, lost.clone());
     let may_want = filter.clone();
     let _listening = endpoint.changes.subscribe(move |change| {
         if may_want.includes(change) {
@@ -130,6 +124,19 @@ pub(super) async fn listen(request: ModernRequest<'_>) -> Result<RequestResult, 
     Ok(RequestResult::Complete(
         RawObject::single("_meta", subscription_meta(id)).to_raw(),
     ))
+}
+
+/// Creates a damper that queues changes in `queue`. Cancels `overflow` if the queue is full.
+fn queueing_damper(
+    queue: mpsc::Sender<CapabilityChange>,
+    overflow: CancellationToken,
+) -> ChangeDamper {
+    ChangeDamper::new(CHANGE_INTERVAL, None, move |change| {
+        if queue.try_send(change.clone()).is_err() {
+            overflow.cancel();
+        }
+        None
+    })
 }
 
 /// Subscribes to the filter's resources. Removes from the filter those that the agent refuses.
