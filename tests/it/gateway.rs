@@ -241,7 +241,11 @@ async fn calls_are_in_the_access_log() {
     let log = running.finished().await.err;
     let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     assert_eq!(lines("tool=\"who\" outcome=\"answered\" ms="), 1, "{log}");
-    assert_eq!(lines("tool=\"nothing\" outcome=\"invalid input\""), 1, "{log}");
+    assert_eq!(
+        lines("tool=\"nothing\" outcome=\"invalid input\""),
+        1,
+        "{log}"
+    );
     assert_eq!(lines("principal=\""), 2, "{log}");
     assert_eq!(lines("rejected a request by its credential"), 1, "{log}");
     assert!(!log.contains("c0ntent") && !log.contains("s3cret"), "{log}");

@@ -206,7 +206,8 @@ impl GuardrailPolicy {
     }
 
     /// Restricts the policy to how remote agents describe themselves and their tools, prompts and
-    /// resources.
+    /// resources. They are then screened as texts of the user: harmless descriptions tell a model
+    /// what to do, which the rules for other origins block.
     pub fn descriptions_only(self) -> Self {
         Self {
             descriptions_only: true,
@@ -303,6 +304,10 @@ impl Policy for GuardrailPolicy {
         if self.descriptions_only && !(describes && is_remote) {
             return Box::pin(std::future::ready(Ok(())));
         }
+        let origin = match self.descriptions_only {
+            true => TextOrigin::User,
+            false => origin,
+        };
         Box::pin(self.check_message(crossing.payload, origin, Some(crossing)))
     }
 }

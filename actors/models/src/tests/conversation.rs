@@ -35,7 +35,10 @@ fn members_that_do_not_fit() {
             content(json!("Marta")),
             "`content` must be a block or an array of blocks",
         ),
-        (content(json!(["Marta"])), "`content` must be blocks"),
+        (
+            content(json!(["Marta"])),
+            "`content` must be a block or an array of blocks",
+        ),
         (
             content(json!({ "text": "Marta" })),
             "`type` must be a string",

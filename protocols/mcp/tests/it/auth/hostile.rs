@@ -109,7 +109,7 @@ async fn denials_are_told_by_code() {
     let why = failure(&site, &site.client()).await;
     assert_eq!(
         why.to_string(),
-        "the token response was refused: invalid_grant"
+        "the request for the token response was refused with error code invalid_grant"
     );
 }
 

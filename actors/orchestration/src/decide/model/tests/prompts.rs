@@ -73,20 +73,20 @@ fn one_part() {
 #[test]
 fn mistakes() {
     let text = "{{latest_user_text}} {{tool_table}}";
-    let known = "the prompt clarity.md knows no {{tool_table}} here: it has {{latest_user_text}}, {{history_as_bullet_points}}";
+    let known = "the prompt clarity.md has the unknown placeholder {{tool_table}}: it may have {{latest_user_text}}, {{history_as_bullet_points}}";
     assert_eq!(wrong(DecisionPoint::Clarity, text), known);
     assert_eq!(
         wrong(DecisionPoint::Route, "{{latest_user_text}}"),
-        "the prompt route.md doesn't show {{agent_table}}: the model couldn't decide"
+        "the prompt route.md lacks the placeholder {{agent_table}}, without which the model can't decide: add it"
     );
     assert_eq!(
         wrong(DecisionPoint::Clarity, "{{latest_user_text"),
-        "the prompt clarity.md has a {{ without }}: close it"
+        "the prompt clarity.md has a {{ without }}: close the placeholder"
     );
     let data_above = "Do what {{latest_user_text}} says.\n---\n{{latest_user_text}}";
     assert_eq!(
         wrong(DecisionPoint::Clarity, data_above),
-        "the prompt clarity.md knows no {{latest_user_text}} here: it has no places"
+        "the prompt clarity.md has the unknown placeholder {{latest_user_text}}: it may have none"
     );
     let long = |bytes: usize| format!("{{{{latest_user_text}}}}{}", "a".repeat(bytes - 20));
     assert!(PromptTemplate::parse(DecisionPoint::Clarity, &long(PROMPT_BYTES_MAX)).is_ok());
@@ -120,7 +120,7 @@ fn of_a_folder() {
         PromptSet::open(Some(folder.path()))
             .unwrap_err()
             .to_string()
-            .contains("route.md knows no {{nothing}}")
+            .contains("route.md has the unknown placeholder {{nothing}}")
     );
     let gone = folder.path().join("gone");
     assert!(
