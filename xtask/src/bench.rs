@@ -1,4 +1,4 @@
-//! Writes the bench tables to benches/README.md, with date, machine and commit.
+//! Writes the bench tables to benches/README.md and pages of docs/, with date, machine and commit.
 
 use std::fs;
 
@@ -6,6 +6,8 @@ use crate::command::{self, Outcome, cargo, output, program, root, target, watch}
 use crate::{instructions, peers, tools};
 
 const README: &str = "benches/README.md";
+const SECURITY: &str = "docs/security.md";
+const SOAK_PAGE: &str = "docs/soak.md";
 /// Marker lines before and after generated tables; the rest of the file is written by hand.
 type MarkerLines = [&'static str; 2];
 const TABLES: MarkerLines = [
@@ -28,6 +30,14 @@ const A2A: MarkerLines = [
 const MAIL: MarkerLines = [
     "<!-- mail: written by `cargo xtask bench mail` -->",
     "<!-- end of mail -->",
+];
+const ABUSE: MarkerLines = [
+    "<!-- abuse: written by `cargo xtask bench abuse` -->",
+    "<!-- end of abuse -->",
+];
+const SOAK: MarkerLines = [
+    "<!-- soak: written by `cargo xtask soak --record` -->",
+    "<!-- end of soak -->",
 ];
 /// SQLite driven directly: a package outside the workspace.
 pub const DIRECT: &str = "benches/sqlite-direct/Cargo.toml";
@@ -112,11 +122,38 @@ pub fn mail(options: &[&str]) -> Outcome {
     write(MAIL, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
+/// Runs the bench of abuses, and writes what it prints. `options` are the bench's own.
+pub fn abuse(options: &[&str]) -> Outcome {
+    let header = header()?;
+    let mut bench = vec!["bench", "--bench", "abuse", "--"];
+    bench.extend(options);
+    write_to(
+        SECURITY,
+        ABUSE,
+        &format!("{header}\n\n{}", printed(&bench)?),
+    )
+}
+
+/// Runs the soak of a whole node. `is_recorded` tells whether what it prints is written.
+pub fn soak(minutes: u64, is_recorded: bool) -> Outcome {
+    let header = header()?;
+    let minutes = minutes.to_string();
+    let table = printed(&["bench", "--bench", "soak", "--", "--minutes", &minutes])?;
+    match is_recorded {
+        true => write_to(SOAK_PAGE, SOAK, &format!("{header}\n\n{table}")),
+        false => Ok(()),
+    }
+}
+
 fn write(place: MarkerLines, tables: &str) -> Outcome {
-    let path = root().join(README);
-    let readme = fs::read_to_string(&path).map_err(|e| format!("{README} can't be read: {e}"))?;
-    fs::write(&path, replaced(&readme, place, tables)?)
-        .map_err(|e| format!("{README} can't be written: {e}"))
+    write_to(README, place, tables)
+}
+
+fn write_to(page: &str, place: MarkerLines, tables: &str) -> Outcome {
+    let path = root().join(page);
+    let text = fs::read_to_string(&path).map_err(|e| format!("{page} can't be read: {e}"))?;
+    let text = replaced(&text, place, tables).map_err(|why| format!("{page} {why}"))?;
+    fs::write(&path, text).map_err(|e| format!("{page} can't be written: {e}"))
 }
 
 fn printed(arguments: &[&str]) -> Outcome<String> {
@@ -162,13 +199,12 @@ fn cpu() -> String {
     )
 }
 
-/// Returns `readme` with `tables` between its two marker lines.
-fn replaced(readme: &str, [begin, end]: MarkerLines, tables: &str) -> Outcome<String> {
-    let parts = readme
+/// Returns `page` with `tables` between its two marker lines.
+fn replaced(page: &str, [begin, end]: MarkerLines, tables: &str) -> Outcome<String> {
+    let parts = page
         .split_once(begin)
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) =
-        parts.ok_or_else(|| format!("{README} needs the lines {begin} and {end}"))?;
+    let (before, after) = parts.ok_or_else(|| format!("needs the lines {begin} and {end}"))?;
     Ok(format!(
         "{before}{begin}\n\n{}\n\n{end}{after}",
         tables.trim_end()

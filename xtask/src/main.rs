@@ -39,8 +39,13 @@ usage: cargo xtask TASK
                        an A2A server beside that of the official Rust SDK: the table of that
   bench mail [--seconds N] [--check] [--million [MESSAGES]]
                        agent mail on SQLite: the table of that; with --million, whether memory stays flat
+  bench abuse [--seconds N] [--only ABUSE] [--check]
+                       one principal misbehaves while another makes calls: the table of docs/security.md
   instructions         instructions a tell and an ask, of every contestant
-  soak                 the stress bench and the tests that are marked as soaks, with optimisation
+  soak [--minutes N] [--record]
+                       the stress bench and the tests that are marked as soaks, with optimisation; then a node under mixed load
+                       with kills and other faults, for two hours. With --minutes the node only, for so long. --record writes its
+                       table to docs/soak.md
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation
   fuzz --minutes N [--keep]
                        libFuzzer for so many minutes on all decoders, the longest on those where it finds most; needs a C++
@@ -70,10 +75,11 @@ fn main() -> ExitCode {
         ["bench", "journal", options @ ..] => bench::journal(options),
         ["bench", "a2a", options @ ..] => bench::a2a(options),
         ["bench", "mail", options @ ..] => bench::mail(options),
+        ["bench", "abuse", options @ ..] => bench::abuse(options),
         ["tck", clone] => tck::run_kit(clone, None),
         ["tck", clone, version] => tck::run_kit(clone, Some(version)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),
-        ["soak"] => long::soak(),
+        ["soak", options @ ..] => long::soak(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["fixture"] => fixture::write(),
         ["limits"] => limits::write(),

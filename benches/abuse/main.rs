@@ -1,0 +1,121 @@
+//! Calls of one principal while another misbehaves in one of ten ways: the first one's latency, beside its latency before that. The
+//! node is callboard's own binary, with an upstream over standard streams and a store on SQLite, anew for each row. The misbehaving
+//! principal is a process of low priority, so that its own work takes no processor from the node.
+//!
+//! `cargo bench --bench abuse -- [--seconds N] [--only ABUSE] [--callboard PROGRAM] [--check]`
+
+mod abuses;
+#[path = "../kit.rs"]
+#[expect(dead_code, reason = "shared with benches of other servers")]
+mod kit;
+#[path = "../misuse.rs"]
+#[expect(dead_code, reason = "shared with the soak")]
+mod misuse;
+#[path = "../node.rs"]
+#[expect(dead_code, reason = "shared with the soak")]
+mod node;
+mod victim;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use abuses::{ABUSES, Abuse, Offending};
+use clap::Parser;
+use node::Site;
+use victim::{Latencies, Victim};
+
+/// Longest 99th percentile beside an abuse, as a multiple of the quiet one.
+const TIMES_MAX: f64 = 3.0;
+/// Load before the quiet latency is measured.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// Sections of the topology beside upstream, mailroom and listeners. The limit of requests is what docs/security.md recommends.
+const SETTINGS: &str =
+    "[policy]\nguard = true\nper_client_per_second = 500\n\n[store]\nsize_max_mib = 256\n";
+
+#[derive(Parser)]
+struct Arguments {
+    /// Duration of each of a row's two measurements.
+    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Abuses with this in their title only.
+    #[arg(long)]
+    only: Option<String>,
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_callboard"))]
+    callboard: PathBuf,
+    /// Fail where the mark is missed.
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    serve: Option<String>,
+    /// Title of an abuse, the addresses and the key.
+    #[arg(long, hide = true, num_args = 5)]
+    misbehave: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(kit::words());
+    kit::ended(if arguments.serve.is_some() {
+        node::serve_upstream()
+    } else {
+        run(&arguments)
+    })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(arguments: &Arguments) -> Result<bool, String> {
+    if !arguments.misbehave.is_empty() {
+        return abuses::misbehave(&arguments.misbehave).await;
+    }
+    let span = Duration::from_secs(arguments.seconds);
+    println!(
+        "| p99 of the well-behaved principal, ms: quiet, beside it, times (≤ {TIMES_MAX}) | `tools/call` | `SendMessage` | failed \
+         | of the other: served, refused |\n|---|---|---|---|---|"
+    );
+    let mut missed = false;
+    for abuse in ABUSES.iter().filter(|abuse| {
+        let only = arguments.only.as_ref();
+        only.is_none_or(|only| abuse.title.contains(only))
+    }) {
+        missed |= row(abuse, &arguments.callboard, span).await?;
+    }
+    if missed {
+        println!("\nshort of the mark");
+    }
+    Ok(missed && arguments.check)
+}
+
+/// Measures and prints one row. True where the mark is missed.
+async fn row(abuse: &Abuse, program: &std::path::Path, span: Duration) -> Result<bool, String> {
+    let site = Site::new(program, SETTINGS, "")?;
+    let (key, other) = (site.key("victim")?, site.key(misuse::NAME)?);
+    let _node = site.start()?;
+    let victim = Victim::new(site.at, &key);
+    victim.calls(WARM_UP).await;
+    let quiet = victim.calls(span).await;
+    if let Some(failure) = quiet.failures.first() {
+        return Err(format!("a call failed without any abuse: {failure}"));
+    }
+    let offending = Offending::start(abuse, site.at, &other).await?;
+    let beside = victim.calls(span).await;
+    let (served, refused) = offending.counts();
+    let failed = beside.failures.len();
+    let times = |of: fn(&Latencies) -> Duration| {
+        let (quiet, beside) = (of(&quiet).as_secs_f64(), of(&beside).as_secs_f64());
+        let times = beside / quiet;
+        (
+            format!("{:.1}, {:.1}, {times:.1}", quiet * 1e3, beside * 1e3),
+            times,
+        )
+    };
+    let (mcp, mcp_times) = times(|latencies| latencies.mcp_p99());
+    let (a2a, a2a_times) = times(|latencies| latencies.a2a_p99());
+    println!(
+        "| {} | {mcp} | {a2a} | {failed} | {served}, {refused} |",
+        abuse.title
+    );
+    if let Some(failure) = beside.failures.first() {
+        eprintln!("{}: {failure}", abuse.title);
+    }
+    Ok(failed > 0 || mcp_times > TIMES_MAX || a2a_times > TIMES_MAX)
+}
