@@ -3,6 +3,7 @@
 mod bidirectional;
 mod frozen;
 mod mail;
+mod mutations;
 mod orchestrator;
 mod renamed;
 
