@@ -368,7 +368,9 @@ impl<'a> CostEstimate<'a> {
                 self.visit(target, inner)
             }
             ("$dynamicRef" | "$recursiveRef", _) => Err(format!("it uses `{keyword}`")),
-            ("$id" | "$anchor" | "$dynamicAnchor", _) if self.open.len() > 1 => {
+            ("$id" | "$anchor" | "$dynamicAnchor", _) | ("id", Value::String(_))
+                if self.open.len() > 1 =>
+            {
                 Err(format!("it uses `{keyword}` in a subschema"))
             }
             ("not" | "if" | "then" | "else", schema) => self.visit(schema, inner),
@@ -409,10 +411,27 @@ impl<'a> CostEstimate<'a> {
         }
     }
 
-    /// Returns the schema that a reference within the document names.
+    /// Returns the schema that a reference within the document names. It must be the one that the
+    /// validator finds: that decodes `%`, and resolves what is below an identifier against it.
     fn resolve(&self, reference: &str) -> Result<&'a Value, String> {
         let unknown = || format!("it refers to `{}`", shown(reference));
-        let pointer = reference.strip_prefix('#').ok_or_else(unknown)?;
+        let pointer = reference
+            .strip_prefix('#')
+            .filter(|pointer| !pointer.contains('%'))
+            .ok_or_else(unknown)?;
+        let is_identified = |below: &str| {
+            let schema = self.root.pointer(below);
+            let has = |name| {
+                schema
+                    .and_then(|schema| schema.get(name)?.as_str())
+                    .is_some()
+            };
+            has("$id") || has("id")
+        };
+        let mut ends = pointer.match_indices('/').map(|(end, _)| end).skip(1);
+        if ends.any(|end| pointer.get(..end).is_some_and(is_identified)) {
+            return Err(unknown());
+        }
         self.root.pointer(pointer).ok_or_else(unknown)
     }
 }

@@ -142,6 +142,16 @@ async fn hostile_schemas_are_not_enforced() {
         json!({ "allOf": [{ "$ref": "#" }] }),
         json!({ "$ref": "https://a.example/x" }),
         json!({ "$ref": "#/$defs/none" }),
+        // The validator decodes the reference, and resolves below an identifier against it.
+        json!({ "$ref": "#/$defs/%61", "$defs": { "%61": true, "a": { "type": "null" } } }),
+        json!({
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": { "a": { "id": "http://a.example/x", "type": "null" } },
+        }),
+        json!({
+            "$ref": "#/$defs/a/properties/b",
+            "$defs": { "a": { "$id": "http://a.example/x", "properties": { "b": {} } } },
+        }),
         json!({ "properties": { "a": { "$dynamicRef": "#x" } } }),
         json!({ "pattern": "(a+)\\1" }),
         json!({ "pattern": "(((a{1,99}){1,99}){1,99}){1,99}" }),
