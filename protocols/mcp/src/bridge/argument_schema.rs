@@ -317,8 +317,13 @@ struct CostEstimate<'a> {
 impl<'a> CostEstimate<'a> {
     /// Visits a schema. `inner` is the number of steps into the value so far.
     fn visit(&mut self, schema: &'a Value, inner: u64) -> Result<(), String> {
-        let Value::Object(members) = schema else {
-            return Ok(());
+        let members = match schema {
+            Value::Object(members) => members,
+            Value::Bool(_) => {
+                self.cost.subschemas += 1;
+                return self.check_limits();
+            }
+            _ => return Ok(()),
         };
         if let Some((_, before)) = self
             .open
@@ -383,6 +388,7 @@ impl<'a> CostEstimate<'a> {
             ("properties" | "patternProperties", Value::Object(schemas)) => {
                 if keyword == "patternProperties" {
                     self.cost.patterns += schemas.len() as u64;
+                    self.check_limits()?;
                 }
                 schemas
                     .values()
@@ -421,7 +427,7 @@ impl<'a> CostEstimate<'a> {
             .ok_or_else(unknown)?;
         let is_identified = |below: &str| {
             let schema = self.root.pointer(below);
-            let has = |name| {
+            let has = |name: &str| {
                 schema
                     .and_then(|schema| schema.get(name)?.as_str())
                     .is_some()

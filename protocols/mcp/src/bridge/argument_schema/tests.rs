@@ -133,6 +133,12 @@ async fn hostile_schemas_are_not_enforced() {
             .collect();
         json!({ "anyOf": all })
     };
+    let named = |number: usize| {
+        let all: serde_json::Map<_, _> = (0..number)
+            .map(|n| (format!("a{n}"), json!(true)))
+            .collect();
+        json!({ "patternProperties": all })
+    };
     let max = PATTERNS_MAX as usize;
     let began = Instant::now();
     let hostile = [
@@ -160,6 +166,8 @@ async fn hostile_schemas_are_not_enforced() {
         doubling,
         nested(SCHEMA_DEPTH_MAX as usize + 1),
         patterns(max + 1),
+        named(max + 1),
+        json!({ "allOf": vec![true; SUBSCHEMAS_MAX as usize] }),
     ];
     for (nth, schema) in hostile.iter().enumerate() {
         for _ in 0..2 {
@@ -168,7 +176,7 @@ async fn hostile_schemas_are_not_enforced() {
         assert_eq!(unenforced(&schemas), nth as u64 + 1, "{nth}");
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    for fine in [nested(SCHEMA_DEPTH_MAX as usize), patterns(max)] {
+    for fine in [nested(SCHEMA_DEPTH_MAX as usize), patterns(max), named(max)] {
         assert!(compile_schema(&fine.to_string()).is_ok(), "{fine}");
     }
 }
