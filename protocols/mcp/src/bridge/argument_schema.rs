@@ -27,6 +27,8 @@ const SCHEMA_DEPTH_MAX: u64 = 64;
 const PATTERNS_MAX: u64 = 16;
 /// Maximum size of a compiled regular expression, and of its cache, in bytes.
 const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// Maximum estimated number of states of one regular expression: as many as fit its size.
+const PATTERN_STATES_MAX: u64 = (PATTERN_BYTES_MAX / 32) as u64;
 /// Maximum estimated number of steps of one check. Arguments that need more aren't checked.
 const STEPS_MAX: u64 = 1_000_000;
 /// Maximum estimated number of steps of a check on the caller's own thread.
@@ -244,6 +246,10 @@ struct SchemaCost {
     subschemas: u64,
     depth: u64,
     patterns: u64,
+    /// Estimated number of states of all patterns.
+    pattern_states: u64,
+    /// Number of keywords that look at the results of those beside them.
+    rescans: u64,
     /// Number of references to a schema that they are part of.
     recurrences: u64,
 }
@@ -257,28 +263,25 @@ impl SchemaCost {
         let mut estimate = CostEstimate {
             root: schema,
             cost: Self::default(),
-            rescans: 0,
             open: Vec::new(),
         };
         estimate.visit(schema, 0)?;
-        let CostEstimate {
-            mut cost, rescans, ..
-        } = estimate;
-        cost.subschemas = cost.subschemas.saturating_mul(1 + rescans);
-        Ok(cost)
+        Ok(estimate.cost)
     }
 
     /// Returns the estimated number of steps of a check of `arguments`; `None` above the limits.
     ///
     /// Each subschema is applied to each value at most once, and again for each way of recurrences
-    /// that leads to the value.
+    /// that leads to the value. A pattern is applied to each piece of a text in each of its states.
     fn steps_for(&self, arguments: &Value) -> Option<u64> {
         let (values, depth) = measure_value(arguments);
         let levels = if self.recurrences == 0 { 0 } else { depth };
         let ways = self
             .recurrences
             .saturating_pow(u32::try_from(levels).unwrap_or(u32::MAX));
-        let steps = self.subschemas.saturating_mul(values).saturating_mul(ways);
+        let of_value = self.subschemas.saturating_mul(1 + self.rescans);
+        let of_value = of_value.saturating_add(self.pattern_states);
+        let steps = of_value.saturating_mul(values).saturating_mul(ways);
         let recursion = self.depth.saturating_mul(levels.max(1));
         (steps <= STEPS_MAX && recursion <= RECURSION_MAX).then_some(steps)
     }
@@ -304,12 +307,26 @@ fn measure_value(value: &Value) -> (u64, u64) {
     }
 }
 
+/// Returns the estimated number of states of a regular expression: its length, multiplied by the
+/// counts of its repetitions.
+fn pattern_states(pattern: &str) -> u64 {
+    let counts = pattern.split('{').skip(1).filter_map(|rest| {
+        let (bounds, _) = rest.split_once('}')?;
+        let bounds = bounds
+            .split(',')
+            .filter_map(|bound| bound.trim().parse::<u64>().ok());
+        bounds.max()
+    });
+    let repeated = counts.fold(1 + pattern.len() as u64, |states, count: u64| {
+        states.saturating_mul(count.max(1))
+    });
+    repeated.min(PATTERN_STATES_MAX)
+}
+
 /// Walk through a schema and the schemas that it refers to.
 struct CostEstimate<'a> {
     root: &'a Value,
     cost: SchemaCost,
-    /// Number of keywords that look at the results of those beside them.
-    rescans: u64,
     /// Schemas that are being visited, with the number of steps into the value before each.
     open: Vec<(&'a Value, u64)>,
 }
@@ -387,8 +404,7 @@ impl<'a> CostEstimate<'a> {
                 .try_for_each(|schema| self.visit(schema, inner)),
             ("properties" | "patternProperties", Value::Object(schemas)) => {
                 if keyword == "patternProperties" {
-                    self.cost.patterns += schemas.len() as u64;
-                    self.check_limits()?;
+                    schemas.keys().try_for_each(|name| self.add_pattern(name))?;
                 }
                 schemas
                     .values()
@@ -398,23 +414,26 @@ impl<'a> CostEstimate<'a> {
                 .iter()
                 .try_for_each(|schema| self.visit(schema, inner + 1)),
             ("unevaluatedProperties" | "unevaluatedItems", schema) => {
-                self.rescans += 1;
+                self.cost.rescans += 1;
                 self.visit(schema, inner + 1)
             }
             (
                 "items" | "additionalItems" | "contains" | "additionalProperties" | "propertyNames",
                 schema,
             ) => self.visit(schema, inner + 1),
-            ("pattern", _) => {
-                self.cost.patterns += 1;
-                self.check_limits()
-            }
+            ("pattern", Value::String(pattern)) => self.add_pattern(pattern),
             ("enum", Value::Array(values)) => {
                 self.cost.subschemas += values.len() as u64;
                 self.check_limits()
             }
             _ => Ok(()),
         }
+    }
+
+    fn add_pattern(&mut self, pattern: &str) -> Result<(), String> {
+        self.cost.patterns += 1;
+        self.cost.pattern_states += pattern_states(pattern);
+        self.check_limits()
     }
 
     /// Returns the schema that a reference within the document names. It must be the one that the
