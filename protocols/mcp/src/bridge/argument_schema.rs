@@ -44,6 +44,18 @@ const COMPILED_BYTES_MAX: u64 = 32 << 20;
 const COMPILED_EXPECTED: usize = 128;
 /// Estimated ratio of a compiled schema's size to that of its text.
 const COMPILED_RATIO: u64 = 20;
+/// Estimated size of a compiled schema without its parts, in bytes. One that isn't enforced has it.
+const COMPILED_ENTRY_BYTES: u64 = 1 << 10;
+/// Estimated size of a compiled subschema, in bytes.
+const COMPILED_SUBSCHEMA_BYTES: u64 = 1 << 10;
+// The largest schema fits the cache: one that doesn't would be compiled for each call.
+const _: () = assert!(
+    COMPILED_ENTRY_BYTES
+        + COMPILED_RATIO * SCHEMA_BYTES_MAX as u64
+        + COMPILED_SUBSCHEMA_BYTES * SUBSCHEMAS_MAX
+        + PATTERN_BYTES_MAX as u64 * PATTERNS_MAX
+        < COMPILED_BYTES_MAX / 2
+);
 /// Maximum length of a path, and of a rule, in an error, in characters. The rest is cut.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -150,10 +162,10 @@ impl ArgumentSchemas {
         let compiled = compiling
             .await
             .unwrap_or_else(|_| Err("it can't be compiled".to_owned()));
-        let weight = COMPILED_RATIO * (text.get().len() as u64);
+        let bytes = text.get().len() as u64;
         let schema = match compiled {
             Ok((validator, cost)) => CompiledSchema {
-                weight: weight + cost.patterns * (PATTERN_BYTES_MAX as u64),
+                weight: cost.compiled_bytes(bytes),
                 enforced: Some((validator, cost)),
             },
             Err(flaw) => {
@@ -161,7 +173,7 @@ impl ArgumentSchemas {
                 callboard_message::log::warn!(by: &self.server, server = self.server, tool = shown(name), flaw, "an input schema isn't enforced");
                 CompiledSchema {
                     enforced: None,
-                    weight: 1,
+                    weight: COMPILED_ENTRY_BYTES,
                 }
             }
         };
@@ -267,6 +279,14 @@ impl SchemaCost {
         };
         estimate.visit(schema, 0)?;
         Ok(estimate.cost)
+    }
+
+    /// Returns the estimated size of the schema once it is compiled, from the size of its text.
+    fn compiled_bytes(&self, text_bytes: u64) -> u64 {
+        COMPILED_ENTRY_BYTES
+            + COMPILED_RATIO * text_bytes
+            + COMPILED_SUBSCHEMA_BYTES * self.subschemas
+            + PATTERN_BYTES_MAX as u64 * self.patterns
     }
 
     /// Returns the estimated number of steps of a check of `arguments`; `None` above the limits.

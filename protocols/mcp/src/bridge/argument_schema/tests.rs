@@ -172,8 +172,30 @@ async fn hostile_schemas_are_not_enforced() {
         }
         assert_eq!(unenforced(&schemas), nth as u64 + 1, "{nth}");
     }
+    let weight = schemas.compiled.as_ref().unwrap().weight();
+    assert_eq!(weight, COMPILED_ENTRY_BYTES * hostile.len() as u64);
     for fine in [nested(SCHEMA_DEPTH_MAX as usize), patterns(max), named(max)] {
         assert!(compile_schema(&fine.to_string()).is_ok(), "{fine}");
+    }
+}
+
+/// Goal: what a schema costs in memory counts, not its text alone. Method: short schemas with many
+/// subschemas by references, and with patterns.
+#[test]
+fn compiled_sizes_count_parts() {
+    for (schema, bytes_min) in [
+        (json!({}), COMPILED_ENTRY_BYTES),
+        (
+            json!({ "$defs": { "a": {} }, "allOf": vec![json!({ "$ref": "#/$defs/a" }); 50] }),
+            COMPILED_ENTRY_BYTES + 100 * COMPILED_SUBSCHEMA_BYTES,
+        ),
+        (
+            json!({ "pattern": "a" }),
+            COMPILED_ENTRY_BYTES + PATTERN_BYTES_MAX as u64,
+        ),
+    ] {
+        let cost = SchemaCost::estimate(&schema).unwrap();
+        assert!(cost.compiled_bytes(0) >= bytes_min, "{schema}");
     }
 }
 
