@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of different changes that one source may have in damping: the lists, and the
-/// resources that were updated within the interval. Updates of further resources are dropped.
+/// resources that were updated within the interval. Updates of further resources are dropped,
+/// changes of lists aren't.
 pub(crate) const DAMPED_CHANGES_MAX: usize = 1_024;
 
 /// Passes a change on. The returned future, if any, completes once it has been passed on.
@@ -66,7 +67,8 @@ impl ChangeDamper {
                 *is_pending = true;
                 return;
             }
-            if damped.len() >= DAMPED_CHANGES_MAX {
+            let is_resource = matches!(change, CapabilityChange::Resource(_));
+            if is_resource && damped.len() >= DAMPED_CHANGES_MAX {
                 drop(damped);
                 callboard_message::log::warn!(
                     DAMPED_CHANGES_MAX,
@@ -173,8 +175,8 @@ mod tests {
         assert_eq!(told.lock().len(), 4);
     }
 
-    /// Goal: updates of resources take bounded memory. Method: one resource more than the limit,
-    /// and again after the interval.
+    /// Goal: updates of resources take bounded memory, and hide no change of a list. Method: one
+    /// resource more than the limit, a list, and the resource again after the interval.
     #[tokio::test(start_paused = true)]
     async fn resources_are_bounded() {
         let (damper, told) = damper();
@@ -182,9 +184,11 @@ mod tests {
             damper.report(&resource(number));
         }
         assert_eq!(told.lock().len(), DAMPED_CHANGES_MAX);
+        damper.report(&CapabilityChange::Tools);
+        assert_eq!(told.lock().last(), Some(&CapabilityChange::Tools));
         sleep(INTERVAL * 2).await;
         damper.report(&resource(DAMPED_CHANGES_MAX));
-        assert_eq!(told.lock().len(), DAMPED_CHANGES_MAX + 1);
+        assert_eq!(told.lock().len(), DAMPED_CHANGES_MAX + 2);
     }
 
     /// Goal: damping ends with its timer, whatever ends that. Method: a runtime that ends while a
