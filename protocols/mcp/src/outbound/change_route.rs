@@ -137,9 +137,10 @@ struct OutletSettings {
 }
 
 /// Outlet of changes to one recipient. It tells each change at most once per interval, and a change
-/// of a list only if the list is another one than when a change was last reported. MCP's
-/// notifications have no place for a hop count. Comparing the lists replaces it: in a circle of
-/// gateways a change comes back to one that knows the list already, and isn't told any further.
+/// of a list only if the list is another one than when a change was last reported, or can't be
+/// read. MCP's notifications have no place for a hop count. Comparing the lists replaces it: in a
+/// circle of gateways a change comes back to one that knows the list already, and isn't told any
+/// further.
 struct ChangeOutlet {
     damper: ChangeDamper,
     /// Session in which the latest change of a list was reported. The list is fetched in it.
@@ -171,7 +172,8 @@ impl ChangeOutlet {
                 let digest = list_digest(&*session, methods).await;
                 drop(session);
                 let before: Option<ListDigest> = known.lock().insert(change.clone(), digest);
-                if before != Some(digest) {
+                // What can't be read may have changed.
+                if digest.is_none() || before != Some(digest) {
                     tell(change);
                 }
             });
@@ -244,4 +246,54 @@ async fn hash_list(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    /// Session whose lists can be read while it is true.
+    struct Lists(AtomicBool);
+
+    impl ListSource for Lists {
+        fn fetch_page(&self, _: &'static str, _: RawObject) -> BoxFuture<'_, ExchangeResult> {
+            let page = match self.0.load(SeqCst) {
+                true => Ok(RawObject::new().to_raw()),
+                false => Err(TransportError::SessionLost),
+            };
+            Box::pin(async move { page })
+        }
+
+        fn pages_max(&self) -> u32 {
+            1
+        }
+    }
+
+    /// Goal: a change isn't lost because the list can't be read; one of a list that is the same as
+    /// before isn't told. Method: paused time; two reports with lists that can't be read, and two
+    /// with one that can.
+    #[tokio::test(start_paused = true)]
+    async fn unreadable_lists_are_told() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let settings = OutletSettings {
+            interval: INTERVAL,
+            compares_lists: true,
+            runtime: None,
+        };
+        let count = told.clone();
+        let outlet = ChangeOutlet::new(&settings, move |_| {
+            count.fetch_add(1, SeqCst);
+        });
+        let lists = Arc::new(Lists(AtomicBool::new(false)));
+        for (is_readable, told_then) in [(false, 1), (false, 2), (true, 3), (true, 3)] {
+            lists.0.store(is_readable, SeqCst);
+            outlet.report(&CapabilityChange::Tools, Some(lists.clone()));
+            tokio::time::sleep(INTERVAL * 2).await;
+            assert_eq!(told.load(SeqCst), told_then);
+        }
+    }
 }
