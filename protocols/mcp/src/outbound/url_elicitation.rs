@@ -2,6 +2,7 @@
 
 use callboard_message::{Failure, Question, RawObject};
 use reqwest::Url;
+use serde_json::value::RawValue;
 use url::Host;
 
 use super::exchange::TransportError;
@@ -21,7 +22,7 @@ pub(crate) fn check_question(question: &Question) -> Result<(), Failure> {
 }
 
 /// Replaces an error by which a server requires visits, if one of its addresses isn't one that
-/// [`check_question`] passes. Other errors are returned unchanged.
+/// [`check_question`] passes, or they can't be read. Other errors are returned unchanged.
 pub(crate) fn screen_error(error: TransportError) -> TransportError {
     let TransportError::Rpc { error: rpc, .. } = &error else {
         return error;
@@ -29,20 +30,27 @@ pub(crate) fn screen_error(error: TransportError) -> TransportError {
     if rpc.code != URL_ELICITATION_REQUIRED {
         return error;
     }
-    let data = rpc
-        .data
-        .as_deref()
-        .and_then(|data| RawObject::parse(data).ok());
-    let required: Vec<RawObject> = data
-        .and_then(|data| data.read("elicitations"))
-        .unwrap_or_default();
-    let checked = required
-        .iter()
-        .try_for_each(|elicitation| check_address(elicitation.text("url").as_deref()));
-    match checked {
+    match check_required(rpc.data.as_deref()) {
         Ok(()) => error,
         Err(refusal) => TransportError::Failed(refusal),
     }
+}
+
+/// Checks the elicitations in the data of an error. A client may read what this can't, so each must
+/// be an object with an address.
+fn check_required(data: Option<&RawValue>) -> Result<(), Failure> {
+    let data = data.and_then(|data| RawObject::parse(data).ok());
+    let required: Option<Vec<Box<RawValue>>> = data.and_then(|data| data.read("elicitations"));
+    let required = required.ok_or_else(|| {
+        Failure::rejected(
+            "the server requires visits, but its error has no list `elicitations` that can be read",
+        )
+    })?;
+    required.iter().try_for_each(|elicitation| {
+        let elicitation = RawObject::parse(elicitation).ok();
+        let address = elicitation.and_then(|elicitation| elicitation.text("url"));
+        check_address(address.as_deref())
+    })
 }
 
 fn check_address(url: Option<&str>) -> Result<(), Failure> {
@@ -110,5 +118,39 @@ mod tests {
             assert_eq!(is_kept, passes, "{url}");
         }
         assert!(check_question(&Question::elicit("Name?", json!({}))).is_ok());
+    }
+
+    /// Goal: an error whose addresses can't be read is refused, since a client may read them.
+    /// Method: data that are none, no object, without a list, and with items that can't be read.
+    #[test]
+    fn unreadable_addresses() {
+        for (data, passes) in [
+            (r#"{"elicitations":[]}"#, true),
+            (r#"{"elicitations":[{"url":"https://a.example"}]}"#, true),
+            ("", false),
+            ("[]", false),
+            ("{}", false),
+            (r#"{"elicitations":{"url":"http://a.example"}}"#, false),
+            (r#"{"elicitations":[7]}"#, false),
+            (
+                r#"{"elicitations":[{"url":"https://a.example"},{}]}"#,
+                false,
+            ),
+            (
+                r#"{"elicitations":[{"url":"https://a.example","url":"http://a.example"}]}"#,
+                false,
+            ),
+        ] {
+            let error = TransportError::Rpc {
+                error: RpcError {
+                    code: URL_ELICITATION_REQUIRED,
+                    message: "visit".into(),
+                    data: RawValue::from_string(data.into()).ok(),
+                },
+                status: None,
+            };
+            let is_kept = matches!(screen_error(error), TransportError::Rpc { .. });
+            assert_eq!(is_kept, passes, "{data}");
+        }
     }
 }
