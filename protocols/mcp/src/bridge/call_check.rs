@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use callboard_message::capabilities::ListTools;
 use callboard_message::json::raw_from_written;
-use callboard_message::{Failure, FailureKind, Message, RawMessage, RawObject};
-use callboard_rpc::RpcError;
+use callboard_message::{Failure, Message, RawMessage, RawObject};
+use callboard_rpc::{RpcError, code};
 use callboard_runtime::Context;
 use callboard_runtime::outbound_policy::{REMOTE_TOOL_NAME_CHARS_MAX, exchange};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -20,8 +21,8 @@ use super::pool::ConnectionLease;
 use crate::outbound::{TransportError, UpstreamSession};
 use crate::wire::error_mapping;
 
-/// Maximum time for which a call waits for the list of tools. A list that isn't there by then
-/// counts as unreadable, and the call is sent unchecked.
+/// Maximum time for which a call waits for the list of tools. Without a list by then, the latest one
+/// counts, and if there is none the call fails.
 const LIST_FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checker of the tool calls to one server.
@@ -47,11 +48,11 @@ impl CallChecker {
 
     /// Checks the call with `params` that is about to be sent on `lease` for the call `cx`. The
     /// list of tools is that of the connection. It is fetched if there is none, and once more
-    /// before the call is refused. A server whose list can't be read isn't checked.
+    /// before the call is refused. A server that answers that it has no list isn't checked.
     ///
     /// # Errors
     /// `InvalidInput` if the tool isn't listed, or the arguments don't fit; the error of
-    /// connecting.
+    /// connecting, or of fetching the list if there is no earlier one.
     pub async fn check(
         &self,
         lease: &ConnectionLease,
@@ -73,7 +74,7 @@ impl CallChecker {
         let is_known = known.is_some();
         let table = match known {
             Some(table) => Some(table),
-            None if self.checks_listed => self.fetch_once(lease, &session, cx).await,
+            None if self.checks_listed => self.fetch_once(lease, &session, cx).await?,
             None => None,
         };
         let Some(table) = table else { return Ok(()) };
@@ -83,8 +84,8 @@ impl CallChecker {
         // A list that was fetched for this call isn't fetched again.
         let judged = match is_known {
             true => match self.fetch(lease, &session, cx).await {
-                Some(table) => self.judge(&table, &tool, params).await,
-                None => Err(refusal),
+                Ok(Some(table)) => self.judge(&table, &tool, params).await,
+                _ => Err(refusal),
             },
             false => Err(refusal),
         };
@@ -112,33 +113,37 @@ impl CallChecker {
         checked.map_err(Failure::invalid)
     }
 
-    /// Fetches the list, unless another call has done it meanwhile, or it couldn't be read a short
-    /// time ago.
+    /// Fetches the list, unless another call has done it meanwhile, or there was none a short time
+    /// ago. If it can't be fetched, the latest one counts.
     async fn fetch_once(
         &self,
         lease: &ConnectionLease,
         session: &Arc<UpstreamSession>,
         cx: &Context,
-    ) -> Option<Arc<ToolTable>> {
+    ) -> Result<Option<Arc<ToolTable>>, TransportError> {
         let listed = lease.listed();
         let _fetching = listed.fetching.lock().await;
         if let Some(table) = listed.current(session) {
-            return Some(table);
+            return Ok(Some(table));
         }
-        if listed.is_unreadable() {
-            return listed.latest();
+        if listed.is_missing() {
+            return Ok(listed.latest());
         }
-        let fetched = self.fetch(lease, session, cx).await;
-        fetched.or_else(|| listed.latest())
+        match self.fetch(lease, session, cx).await {
+            Ok(Some(table)) => Ok(Some(table)),
+            Ok(None) => Ok(listed.latest()),
+            Err(error) => listed.latest().map(Some).ok_or(error),
+        }
     }
 
-    /// Fetches the list of tools for the call `cx`, as its caller would get it.
+    /// Fetches the list of tools for the call `cx`, as its caller would get it. `None` if the server
+    /// answers that it has none.
     async fn fetch(
         &self,
         lease: &ConnectionLease,
         session: &Arc<UpstreamSession>,
         cx: &Context,
-    ) -> Option<Arc<ToolTable>> {
+    ) -> Result<Option<Arc<ToolTable>>, TransportError> {
         let moment = ListMoment::now(session);
         let deadline = Instant::now() + LIST_FETCH_TIMEOUT;
         let deadline = cx.deadline().map_or(deadline, |end| end.min(deadline));
@@ -146,23 +151,26 @@ impl CallChecker {
         for _ in 0..self.pages_max {
             let mut params = RawObject::new();
             params.set_some("cursor", &cursor);
-            let page = self.fetch_page(lease, params, cx, deadline).await;
-            let is_answered = page.as_ref().err().is_none_or(is_answer);
-            let next = page.map_err(drop).and_then(|page| table.add_page(&page));
-            match next {
+            let page = match self.fetch_page(lease, params, cx, deadline).await {
+                Err(error) if has_no_list(&error) => {
+                    lease.listed().record_missing();
+                    return Ok(None);
+                }
+                page => page?,
+            };
+            match table.add_page(&page) {
                 Ok(Some(next)) if cursor.as_ref() != Some(&next) => cursor = Some(next),
                 Ok(_) => break,
                 Err(()) => {
-                    if is_answered {
-                        lease.listed().record_unreadable();
-                    }
-                    return None;
+                    return Err(TransportError::Protocol(
+                        "the server's answer to `tools/list` is no list of tools".to_owned(),
+                    ));
                 }
             }
         }
         let table = Arc::new(table);
         lease.listed().record(table.clone(), moment);
-        Some(table)
+        Ok(Some(table))
     }
 
     /// Fetches one page, subject to the policies and without the tools that are left out.
@@ -172,16 +180,25 @@ impl CallChecker {
         params: RawObject,
         cx: &Context,
         deadline: Instant,
-    ) -> Result<Box<RawValue>, Failure> {
+    ) -> Result<Box<RawValue>, TransportError> {
         let message = RawMessage {
             name: ListTools::NAME.to_owned(),
             payload: params.to_raw(),
         };
+        // The error itself says whether the request was sent, and is the server's.
+        let failed = Mutex::new(None::<TransportError>);
         let send = |_| async {
             let listed = lease.upstream().request("tools/list", &params, cx).await;
-            listed.map_err(Failure::from)
+            listed.map_err(|error| {
+                *failed.lock() = Some(error.clone());
+                Failure::from(error)
+            })
         };
-        exchange(message, cx, &self.server, || deadline, send).await
+        let page = exchange(message, cx, &self.server, || deadline, send).await;
+        page.map_err(|failure| {
+            let error = failed.into_inner();
+            error.unwrap_or(TransportError::Failed(failure))
+        })
     }
 
     /// Returns the checker's state as JSON for the admin page.
@@ -190,14 +207,10 @@ impl CallChecker {
     }
 }
 
-/// Returns true for a failure that the server or a policy answers with, or for one of a server that
-/// doesn't answer; false for one of the connection or the call.
-fn is_answer(failure: &Failure) -> bool {
-    use FailureKind as Kind;
-    !matches!(
-        failure.kind,
-        Kind::Unavailable | Kind::Overloaded | Kind::Cancelled
-    )
+/// Returns true for a server's own answer that it has no list of tools. Any other error may be
+/// caused by a caller or a policy, and says nothing about the server's tools.
+fn has_no_list(error: &TransportError) -> bool {
+    matches!(error, TransportError::Rpc { error, .. } if error.code == code::METHOD_NOT_FOUND)
 }
 
 /// Returns the error of a call of a tool that isn't listed: one of the protocol, which isn't shown

@@ -14,7 +14,7 @@ use crate::outbound::UpstreamSession;
 
 /// Maximum number of tools of one list that can be called. Further ones are unknown.
 pub(crate) const LISTED_TOOLS_MAX: usize = 10_000;
-/// Time after which a list that couldn't be read is fetched again.
+/// Time after which a server that has answered that it has no list is asked again.
 const LIST_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Tools of a list, with their input schemas, by name.
@@ -71,8 +71,8 @@ pub(crate) struct ListedTools {
     latest: Mutex<Option<Listing>>,
     /// Locked while the list is fetched, so that concurrent calls fetch it once.
     pub fetching: tokio::sync::Mutex<()>,
-    /// Time until which a list that couldn't be read isn't fetched again.
-    unreadable_until: Mutex<Option<Instant>>,
+    /// Time until which a server without a list isn't asked again.
+    missing_until: Mutex<Option<Instant>>,
 }
 
 struct Listing {
@@ -118,18 +118,18 @@ impl ListedTools {
 
     /// Records a whole list, which was requested at `moment`.
     pub fn record(&self, table: Arc<ToolTable>, moment: ListMoment) {
-        *self.unreadable_until.lock() = None;
+        *self.missing_until.lock() = None;
         *self.latest.lock() = Some(Listing { table, moment });
     }
 
-    /// Records that the list can't be read.
-    pub fn record_unreadable(&self) {
-        *self.unreadable_until.lock() = Some(Instant::now() + LIST_RETRY_PAUSE);
+    /// Records that the server has answered that it has no list.
+    pub fn record_missing(&self) {
+        *self.missing_until.lock() = Some(Instant::now() + LIST_RETRY_PAUSE);
     }
 
-    /// Returns true if the list couldn't be read a short time ago.
-    pub fn is_unreadable(&self) -> bool {
-        self.unreadable_until
+    /// Returns true if the server had no list a short time ago.
+    pub fn is_missing(&self) -> bool {
+        self.missing_until
             .lock()
             .is_some_and(|until| Instant::now() < until)
     }

@@ -157,6 +157,42 @@ async fn servers_without_lists_are_called() {
     site.end().await;
 }
 
+/// Goal: a list that can't be fetched or read opens no way around it: the latest one counts, and
+/// without one the call fails. Method: a server whose list is another error, or no list, or is
+/// refused after it was read; calls of a listed tool and of one that isn't.
+#[tokio::test]
+async fn unreadable_lists_open_nothing() {
+    let busy = r#"printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-3,"message":"busy"}}\n' "$id""#;
+    let no_list = r#"say "$id" '{"content":[]}'"#;
+    for (first, then, is_called) in [
+        (busy, busy, false),
+        (no_list, no_list, false),
+        ("tools", busy, true),
+    ] {
+        let script = format!(
+            r#"
+            initialize; lists=0
+            while hear; do case "$line" in
+                *tools/list*) lists=$((lists+1)); if [ $lists = 1 ]; then {first}; else {then}; fi;;
+                *) text "$id" called;;
+            esac; done
+            "#
+        );
+        let site = Site::new();
+        let options = BridgeOptions {
+            tools: BridgeToolOptions::default(),
+            ..of(Era::Legacy)
+        };
+        let bridge = site.bridge(child(&script), options);
+        for _ in 0..2 {
+            let called = call(&bridge, "ask", json!({})).await;
+            assert_eq!(called.is_ok(), is_called, "{called:?}");
+            assert!(call(&bridge, "other", json!({})).await.is_err());
+        }
+        site.end().await;
+    }
+}
+
 /// Policy that blocks descriptions with a word.
 struct BlocksSteering;
 
