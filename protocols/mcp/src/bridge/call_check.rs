@@ -48,7 +48,7 @@ impl CallChecker {
 
     /// Checks the call with `params` that is about to be sent on `lease` for the call `cx`. The
     /// list of tools is that of the connection. It is fetched if there is none, and once more
-    /// before the call is refused. A server that answers that it has no list isn't checked.
+    /// before the call is refused, but not at once again. A server that answers that it has no list isn't checked.
     ///
     /// # Errors
     /// `InvalidInput` if the tool isn't listed, or the arguments don't fit; the error of
@@ -83,9 +83,9 @@ impl CallChecker {
         };
         // A list that was fetched for this call isn't fetched again.
         let judged = match is_known {
-            true => match self.fetch(lease, &session, cx).await {
-                Ok(Some(table)) => self.judge(&table, &tool, params).await,
-                _ => Err(refusal),
+            true => match self.refetch(lease, &session, cx, &table).await {
+                Some(table) => self.judge(&table, &tool, params).await,
+                None => Err(refusal),
             },
             false => Err(refusal),
         };
@@ -134,6 +134,28 @@ impl CallChecker {
             Ok(None) => Ok(listed.latest()),
             Err(error) => listed.latest().map(Some).ok_or(error),
         }
+    }
+
+    /// Fetches the list again because a call doesn't fit `judged`, unless another call has done it
+    /// meanwhile. `None` if there is no newer one, or one was fetched for this reason a short time
+    /// ago.
+    async fn refetch(
+        &self,
+        lease: &ConnectionLease,
+        session: &Arc<UpstreamSession>,
+        cx: &Context,
+        judged: &Arc<ToolTable>,
+    ) -> Option<Arc<ToolTable>> {
+        let listed = lease.listed();
+        let _fetching = listed.fetching.lock().await;
+        let latest = listed.latest();
+        if let Some(newer) = latest.filter(|latest| !Arc::ptr_eq(latest, judged)) {
+            return Some(newer);
+        }
+        if !listed.begin_refetch() {
+            return None;
+        }
+        self.fetch(lease, session, cx).await.ok().flatten()
     }
 
     /// Fetches the list of tools for the call `cx`, as its caller would get it. `None` if the server

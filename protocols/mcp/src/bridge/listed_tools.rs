@@ -17,6 +17,10 @@ pub(crate) const LISTED_TOOLS_MAX: usize = 10_000;
 /// Time after which a server that has answered that it has no list is asked again.
 const LIST_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
+/// Minimum time between two fetches of a list because a call doesn't fit it, and for which a list
+/// counts as current after it was requested, whatever changes the server reports.
+const LIST_REUSE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Tools of a list, with their input schemas, by name.
 #[derive(Default)]
 pub(crate) struct ToolTable(HashMap<String, ListedTool>);
@@ -73,6 +77,8 @@ pub(crate) struct ListedTools {
     pub fetching: tokio::sync::Mutex<()>,
     /// Time until which a server without a list isn't asked again.
     missing_until: Mutex<Option<Instant>>,
+    /// Time until which no list is fetched because a call doesn't fit it.
+    refetch_after: Mutex<Option<Instant>>,
 }
 
 struct Listing {
@@ -85,6 +91,7 @@ struct Listing {
 pub(crate) struct ListMoment {
     session: Weak<UpstreamSession>,
     edition: u64,
+    at: Instant,
 }
 
 impl ListMoment {
@@ -94,18 +101,21 @@ impl ListMoment {
         Self {
             session: Arc::downgrade(session),
             edition: session.notifications.tools_edition(),
+            at: Instant::now(),
         }
     }
 }
 
 impl ListedTools {
     /// Returns the list of `session`; `None` if there is none, or the server has reported a change
-    /// since.
+    /// since and it was requested more than [`LIST_REUSE_PAUSE`] ago.
     pub fn current(&self, session: &Arc<UpstreamSession>) -> Option<Arc<ToolTable>> {
         let now = ListMoment::now(session);
         let latest = self.latest.lock();
         let listing = latest.as_ref().filter(|listing| {
-            listing.moment.edition == now.edition && listing.moment.session.ptr_eq(&now.session)
+            let moment = &listing.moment;
+            let is_recent = now.at.saturating_duration_since(moment.at) < LIST_REUSE_PAUSE;
+            (moment.edition == now.edition || is_recent) && moment.session.ptr_eq(&now.session)
         })?;
         Some(listing.table.clone())
     }
@@ -120,6 +130,17 @@ impl ListedTools {
     pub fn record(&self, table: Arc<ToolTable>, moment: ListMoment) {
         *self.missing_until.lock() = None;
         *self.latest.lock() = Some(Listing { table, moment });
+    }
+
+    /// Returns true if the list may be fetched because a call doesn't fit it, and begins the pause
+    /// after which it may be fetched again.
+    pub fn begin_refetch(&self) -> bool {
+        let (mut after, now) = (self.refetch_after.lock(), Instant::now());
+        if after.is_some_and(|after| now < after) {
+            return false;
+        }
+        *after = Some(now + LIST_REUSE_PAUSE);
+        true
     }
 
     /// Records that the server has answered that it has no list.
@@ -141,6 +162,17 @@ mod tests {
 
     fn raw(json: String) -> Box<RawValue> {
         RawValue::from_string(json).unwrap()
+    }
+
+    /// Goal: calls that don't fit fetch the list at most once in a while. Method: paused time; two
+    /// requests in the pause, and one after it.
+    #[tokio::test(start_paused = true)]
+    async fn refetches_are_bounded() {
+        let listed = ListedTools::default();
+        assert!(listed.begin_refetch());
+        assert!(!listed.begin_refetch());
+        tokio::time::advance(LIST_REUSE_PAUSE).await;
+        assert!(listed.begin_refetch());
     }
 
     /// Goal: a table holds what a client can see, and no more than the limit. Method: pages with
