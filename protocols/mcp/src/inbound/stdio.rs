@@ -174,12 +174,16 @@ impl Drop for QueueRoom {
 impl QueuedBytes {
     fn track(&self) {
         if let Some(held) = &self.held {
-            held.track(|| self.bytes.load(Ordering::Relaxed));
+            held.track(|| self.buffered_bytes());
         }
     }
 }
 
 impl ClosableBuffer for QueuedBytes {
+    fn buffered_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     fn close_buffer(&self) {
         self.closed.cancel();
     }

@@ -1,17 +1,19 @@
 //! Budget of the bytes that a node buffers for its clients: bodies that aren't complete or whose
 //! request still runs, and responses and events that clients haven't read.
 //!
-//! A request that exceeds the budget is rejected. If a reader's buffer exceeds it, a reader of the
-//! principal that has too much is closed: the oldest of its large ones.
+//! If a reader's buffer exceeds the budget, a reader of the principal that has too much is closed:
+//! the oldest of its large ones. A request that exceeds it closes readers of principals that have
+//! more than its own; if that isn't enough, it is rejected.
 
 mod limits;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use callboard_message::{Principal, PrincipalKind};
@@ -48,12 +50,16 @@ pub const BUFFERS_FULL: &str = "the node's memory for messages (`buffered_mib_ma
 
 /// Buffer of a reader, which a [`BufferBudget`] closes if its reader is too slow.
 pub trait ClosableBuffer: Send + Sync {
+    /// Returns the number of buffered bytes. It is called with the budget locked, so neither it nor
+    /// a holder of the buffer's lock may reserve or release bytes.
+    fn buffered_bytes(&self) -> usize;
+
     /// Drops the buffered bytes. The reader's stream ends with an error if it misses any.
     fn close_buffer(&self);
 }
 
 /// Principal, or network of a client without a credential, that buffered bytes count for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[debug("BufferOwner")]
 pub struct BufferOwner(u64);
 
@@ -74,15 +80,46 @@ struct BufferCounts {
     /// Used bytes by listener number; those without any are left out.
     listeners: HashMap<u64, usize>,
     owners: HashMap<BufferOwner, usize>,
-    /// Buffers that can be closed, by their numbers.
-    readers: HashMap<usize, CountedReader>,
+    /// Buffers that can be closed.
+    readers: BTreeMap<ReaderKey, CountedReader>,
     last_number: usize,
 }
 
+/// Owner and number of a counted reader. Those of one owner are together, the oldest first.
+type ReaderKey = (BufferOwner, usize);
+
 struct CountedReader {
-    account: AccountKey,
-    bytes: usize,
+    listener: u64,
+    /// Bytes that count, shared with the reservation. They change only with the budget locked.
+    bytes: Arc<AtomicUsize>,
     buffer: Weak<dyn ClosableBuffer>,
+}
+
+impl CountedReader {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Buffers that were chosen to be closed. They are closed and dropped without the lock of the
+/// budget, because both lock it.
+#[derive(Default)]
+struct ChosenReaders {
+    closed: Vec<Arc<dyn ClosableBuffer>>,
+    /// Buffers that turned out to hold less than was counted.
+    kept: Vec<Arc<dyn ClosableBuffer>>,
+}
+
+impl ChosenReaders {
+    fn close(self) {
+        for buffer in self.closed {
+            callboard_message::log::warn!(
+                "closed the stream of a slow reader: the memory for messages is used up (`buffered_mib_max`)"
+            );
+            buffer.close_buffer();
+        }
+        drop(self.kept);
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +150,7 @@ impl BufferBudget {
             used: 0,
             listeners: HashMap::new(),
             owners: HashMap::new(),
-            readers: HashMap::new(),
+            readers: BTreeMap::new(),
             last_number: 0,
         };
         Self(Arc::new(BudgetShared {
@@ -211,7 +248,7 @@ impl BufferAccount {
             account: self.clone(),
             buffer,
             number: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            bytes: Arc::default(),
         }
     }
 }
@@ -229,7 +266,9 @@ impl BufferReservation {
         self.bytes
     }
 
-    /// Changes the reservation to `bytes`; up to [`UNCOUNTED_REQUEST_BYTES_MAX`] don't count.
+    /// Changes the reservation to `bytes`; up to [`UNCOUNTED_REQUEST_BYTES_MAX`] don't count. If a
+    /// listener's share or the budget is used up, large readers of principals that use more are
+    /// closed first.
     ///
     /// # Errors
     /// [`BuffersFull`] if the budget or a share is used up. The reservation is unchanged.
@@ -241,12 +280,20 @@ impl BufferReservation {
         if bytes == self.bytes {
             return Ok(());
         }
-        let key = self.account.key;
+        let (key, grows) = (self.account.key, bytes > self.bytes);
         let mut counts = self.account.budget.0.counts.lock();
         counts.change(key, self.bytes, bytes);
-        if bytes > self.bytes && counts.excess(key).is_some() {
+        let chosen = match grows {
+            true => counts.close_for_request(key),
+            false => ChosenReaders::default(),
+        };
+        let is_full = grows && counts.excess(key).is_some();
+        if is_full {
             counts.change(key, bytes, self.bytes);
-            drop(counts);
+        }
+        drop(counts);
+        chosen.close();
+        if is_full {
             callboard_message::log::warn!(
                 "rejected a request: the memory for messages is used up (`buffered_mib_max`)"
             );
@@ -273,7 +320,7 @@ pub struct ReaderReservation {
     /// Number of the counted reader; 0 before it has had any bytes, obsolete once it was closed.
     number: AtomicUsize,
     /// Bytes that count.
-    bytes: AtomicUsize,
+    bytes: Arc<AtomicUsize>,
 }
 
 impl ReaderReservation {
@@ -281,38 +328,44 @@ impl ReaderReservation {
     /// lock the buffer, so the caller doesn't. If the budget or a share is exceeded, a large reader
     /// of the principal that has too much is closed, which may be this one.
     pub fn track(&self, bytes: impl Fn() -> usize) {
-        let (now, counted) = (bytes(), self.bytes.load(Ordering::Relaxed));
-        if now <= counted && counted - now < READER_SLACK_BYTES {
-            return;
+        loop {
+            // If the buffer changes while another thread counts it, one of the two sees what the
+            // other wrote, so the last change counts.
+            fence(Ordering::SeqCst);
+            let (now, counted) = (bytes(), self.bytes.load(Ordering::Relaxed));
+            // An empty buffer doesn't count at all.
+            let is_close = now > 0 && now < counted && counted - now < READER_SLACK_BYTES;
+            if now == counted || is_close {
+                return;
+            }
+            self.count(&bytes);
         }
+    }
+
+    /// Counts the bytes of the buffer, and closes readers if there are too many.
+    fn count(&self, bytes: impl Fn() -> usize) {
+        let account = self.account.key;
         let mut counts = self.account.budget.0.counts.lock();
         // Once more under the lock, so that the latest change is the one that counts.
         let now = bytes().next_multiple_of(READER_STEP_BYTES);
-        let number = self.number.load(Ordering::Relaxed);
+        let key = (account.owner, self.number.load(Ordering::Relaxed));
+        if now == 0 {
+            // With its next bytes it is a new one, which has time to read.
+            drop(counts.remove_reader(key));
+            return self.bytes.store(0, Ordering::Relaxed);
+        }
         // A reader that was closed isn't counted any more, but may go on.
-        let (number, counted) = match counts.readers.get(&number) {
-            Some(reader) => (number, reader.bytes),
-            None if now == 0 => return self.bytes.store(0, Ordering::Relaxed),
-            None => {
-                let buffer = self.buffer.clone();
-                (counts.add_reader(self.account.key, buffer), 0)
-            }
+        let (key, counted) = match counts.readers.get(&key) {
+            Some(reader) => (key, reader.bytes()),
+            None => (counts.add_reader(self), 0),
         };
-        self.number.store(number, Ordering::Relaxed);
-        self.bytes.store(now, Ordering::Relaxed);
-        counts.resize_reader(number, now);
-        let closed = match now > counted {
-            true => counts.close_readers(self.account.key, now - counted),
-            false => Vec::new(),
+        counts.resize_reader(key, now);
+        let chosen = match now > counted {
+            true => counts.close_for_reader(account, now - counted),
+            false => ChosenReaders::default(),
         };
         drop(counts);
-        // Without the lock, because a buffer that is closed has its own.
-        for buffer in closed {
-            callboard_message::log::warn!(
-                "closed the stream of a slow reader: the memory for messages is used up (`buffered_mib_max`)"
-            );
-            buffer.close_buffer();
-        }
+        chosen.close();
     }
 }
 
@@ -321,7 +374,7 @@ impl Drop for ReaderReservation {
         let number = *self.number.get_mut();
         if number > 0 {
             let mut counts = self.account.budget.0.counts.lock();
-            drop(counts.remove_reader(number));
+            drop(counts.remove_reader((self.account.key.owner, number)));
         }
     }
 }
@@ -365,73 +418,125 @@ impl BufferCounts {
         }
     }
 
-    fn add_reader(&mut self, account: AccountKey, buffer: Weak<dyn ClosableBuffer>) -> usize {
+    /// Adds a reader without bytes, and gives it a number.
+    fn add_reader(&mut self, held: &ReaderReservation) -> ReaderKey {
         self.last_number += 1;
+        let AccountKey { listener, owner } = held.account.key;
+        let key = (owner, self.last_number);
+        held.bytes.store(0, Ordering::Relaxed);
+        held.number.store(self.last_number, Ordering::Relaxed);
         let reader = CountedReader {
-            account,
-            bytes: 0,
-            buffer,
+            listener,
+            bytes: held.bytes.clone(),
+            buffer: held.buffer.clone(),
         };
-        self.readers.insert(self.last_number, reader);
-        self.last_number
+        self.readers.insert(key, reader);
+        key
     }
 
-    fn resize_reader(&mut self, number: usize, bytes: usize) {
-        if let Some(reader) = self.readers.get_mut(&number) {
-            let before = std::mem::replace(&mut reader.bytes, bytes);
-            let account = reader.account;
-            self.change(account, before, bytes);
+    fn resize_reader(&mut self, key: ReaderKey, bytes: usize) {
+        if let Some(reader) = self.readers.get(&key) {
+            let before = reader.bytes.swap(bytes, Ordering::Relaxed);
+            let (owner, listener) = (key.0, reader.listener);
+            self.change(AccountKey { listener, owner }, before, bytes);
         }
     }
 
-    fn remove_reader(&mut self, number: usize) -> Option<CountedReader> {
-        let reader = self.readers.remove(&number)?;
-        self.change(reader.account, reader.bytes, 0);
+    fn remove_reader(&mut self, key: ReaderKey) -> Option<CountedReader> {
+        let reader = self.readers.remove(&key)?;
+        let (owner, listener) = (key.0, reader.listener);
+        self.change(AccountKey { listener, owner }, reader.bytes(), 0);
         Some(reader)
     }
 
-    /// Removes readers until an account that has grown by `bytes` is within its limits, or as many
-    /// bytes are free. Returns their buffers, which the caller closes.
-    fn close_readers(&mut self, key: AccountKey, bytes: usize) -> Vec<Arc<dyn ClosableBuffer>> {
-        let (mut closed, mut freed) = (Vec::new(), 0);
+    /// Removes readers until an account whose reader has grown by `bytes` is within its limits, or
+    /// as many bytes are free. Of an account over its owner's share they are the owner's.
+    fn close_for_reader(&mut self, account: AccountKey, bytes: usize) -> ChosenReaders {
+        let (mut chosen, mut freed) = (ChosenReaders::default(), 0);
         while freed < bytes
-            && let Some(excess) = self.excess(key)
-            && let Some(number) = self.reader_to_close(key, excess)
-            && let Some(reader) = self.remove_reader(number)
+            && let Some(excess) = self.excess(account)
+            && let Some(key) = match excess {
+                Excess::Owner => self.oldest_large_reader(account.owner, None, 1),
+                Excess::Listener | Excess::Total => self.reader_of_the_most(account, excess, 0),
+            }
         {
-            freed += reader.bytes;
-            closed.extend(reader.buffer.upgrade());
+            freed += self.choose(key, &mut chosen);
         }
-        closed
+        chosen
     }
 
-    /// Returns the number of the reader to close for a limit that an account exceeds: of the
-    /// account's owner if its share is exceeded, else of the owner that uses the most. Of the
-    /// readers that hold at least half as much as the largest it is the oldest, because a new one
-    /// had no time to read.
-    fn reader_to_close(&self, key: AccountKey, excess: Excess) -> Option<usize> {
-        let readers = || {
-            self.readers.iter().filter(|(_, reader)| {
-                excess != Excess::Listener || reader.account.listener == key.listener
+    /// Removes readers of owners that use more than an account's owner, until the account, which a
+    /// request has grown, is within its limits. Removes none if its owner's share is exceeded.
+    fn close_for_request(&mut self, account: AccountKey) -> ChosenReaders {
+        let mut chosen = ChosenReaders::default();
+        let used = self.owners.get(&account.owner).copied().unwrap_or_default();
+        while let Some(excess) = self.excess(account)
+            && excess != Excess::Owner
+            && let Some(key) = self.reader_of_the_most(account, excess, used)
+        {
+            self.choose(key, &mut chosen);
+        }
+        chosen
+    }
+
+    /// Removes a reader that is to be closed, or corrects its count if its buffer holds less by
+    /// now. Returns the number of bytes that count no more.
+    fn choose(&mut self, key: ReaderKey, chosen: &mut ChosenReaders) -> usize {
+        let Some(reader) = self.readers.get(&key) else {
+            return 0;
+        };
+        let (counted, buffer) = (reader.bytes(), reader.buffer.upgrade());
+        let Some(buffer) = buffer else {
+            self.remove_reader(key);
+            return counted;
+        };
+        let now = buffer.buffered_bytes().next_multiple_of(READER_STEP_BYTES);
+        if now < counted {
+            self.resize_reader(key, now);
+            chosen.kept.push(buffer);
+            return counted - now;
+        }
+        self.remove_reader(key);
+        chosen.closed.push(buffer);
+        counted
+    }
+
+    /// Returns the reader to close for a listener's share or the budget, which an account exceeds:
+    /// of the owner that uses the most, and more than `used_min` bytes. Small readers are left
+    /// alone.
+    fn reader_of_the_most(
+        &self,
+        account: AccountKey,
+        excess: Excess,
+        used_min: usize,
+    ) -> Option<ReaderKey> {
+        let listener = (excess == Excess::Listener).then_some(account.listener);
+        let used_min = used_min.max(PROTECTED_READER_BYTES_MAX);
+        let owners = self.owners.iter().map(|(owner, used)| (*used, *owner));
+        let mut owners: Vec<_> = owners.filter(|(used, _)| *used > used_min).collect();
+        owners.sort_unstable_by_key(|owner| Reverse(*owner));
+        let reader =
+            |owner| self.oldest_large_reader(owner, listener, PROTECTED_READER_BYTES_MAX + 1);
+        owners.into_iter().find_map(|(_, owner)| reader(owner))
+    }
+
+    /// Returns the oldest reader of an owner, at `listener` if that is given, with at least
+    /// `bytes_min` bytes and half as many as the largest: a new one had no time to read.
+    fn oldest_large_reader(
+        &self,
+        owner: BufferOwner,
+        listener: Option<u64>,
+        bytes_min: usize,
+    ) -> Option<ReaderKey> {
+        let candidates = || {
+            let all = self.readers.range((owner, 0)..=(owner, usize::MAX));
+            all.filter(|(_, reader)| {
+                let is_at = listener.is_none_or(|listener| reader.listener == listener);
+                is_at && reader.bytes() >= bytes_min
             })
         };
-        let used = |owner: BufferOwner| self.owners.get(&owner).copied();
-        let (owner, bytes_min) = match excess {
-            Excess::Owner => (key.owner, 1),
-            Excess::Listener | Excess::Total => {
-                let owners = readers().map(|(_, reader)| reader.account.owner);
-                (
-                    owners.max_by_key(|owner| used(*owner))?,
-                    PROTECTED_READER_BYTES_MAX + 1,
-                )
-            }
-        };
-        let candidates = || {
-            readers()
-                .filter(|(_, reader)| reader.account.owner == owner && reader.bytes >= bytes_min)
-        };
-        let most = candidates().map(|(_, reader)| reader.bytes).max()?;
-        let large = candidates().filter(|(_, reader)| 2 * reader.bytes >= most);
-        large.map(|(number, _)| *number).min()
+        let most = candidates().map(|(_, reader)| reader.bytes()).max()?;
+        let oldest = candidates().find(|(_, reader)| 2 * reader.bytes() >= most);
+        oldest.map(|(key, _)| *key)
     }
 }

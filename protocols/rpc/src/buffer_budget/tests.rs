@@ -117,7 +117,7 @@ fn owners() {
     assert_ne!(of(Some(&nobody), peer(1)), of(Some(&nobody), peer(2)));
 }
 
-/// A reader that never reads.
+/// A reader that reads only when told.
 struct Reader {
     bytes: AtomicUsize,
     closed: AtomicBool,
@@ -135,7 +135,12 @@ impl Reader {
 
     fn put(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.held.track(|| self.bytes.load(Ordering::Relaxed));
+        self.held.track(|| self.buffered_bytes());
+    }
+
+    fn read_all(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.held.track(|| self.buffered_bytes());
     }
 
     fn is_closed(&self) -> bool {
@@ -144,6 +149,10 @@ impl Reader {
 }
 
 impl ClosableBuffer for Reader {
+    fn buffered_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     fn close_buffer(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
@@ -207,4 +216,76 @@ fn small_readers_are_protected() {
             .chain(&after)
             .all(|reader| !reader.is_closed())
     );
+}
+
+/// Goal: a reader that has read everything doesn't count, however little it was, also if it read
+/// while it was counted. Method: 40 KiB that are read after, and while, they are counted.
+#[test]
+fn drained_readers_do_not_count() {
+    const BYTES: usize = 40 * 1024;
+    let budget = budget();
+    let reader = Reader::new(&account(&budget.listener(), "ana"));
+    reader.put(BYTES);
+    assert_eq!(budget.used_bytes(), BYTES);
+    reader.read_all();
+    assert_eq!(budget.used_bytes(), 0);
+    // The other thread reads after the bytes were counted under the lock.
+    let asked = AtomicUsize::new(0);
+    reader
+        .held
+        .track(|| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => BYTES,
+            _ => 0,
+        });
+    assert_eq!(budget.used_bytes(), 0);
+    assert!(asked.into_inner() > 2);
+    reader.put(BYTES);
+    assert_eq!(budget.used_bytes(), BYTES);
+}
+
+/// Goal: a reader isn't closed for bytes that it has read by now. Method: a large reader that has
+/// read, which isn't counted yet, when a second one of the same principal exceeds the share.
+#[test]
+fn a_reader_that_has_read_is_kept() {
+    let budget = budget();
+    let listener = budget.listener();
+    let ana = account(&listener, "ana");
+    let readers = [Reader::new(&ana), Reader::new(&ana)];
+    readers[0].put(9 * REQUEST);
+    readers[0].bytes.store(0, Ordering::Relaxed);
+    let _of_bob: Vec<_> = fill(&account(&listener, "bob"));
+    readers[1].put(5 * REQUEST);
+    assert!(readers.iter().all(|reader| !reader.is_closed()));
+    // Beyond the share alone it is closed.
+    readers[1].put(6 * REQUEST);
+    assert!(readers[1].is_closed());
+}
+
+/// Goal: readers that don't read lock nobody out: a request closes a large reader of the principal
+/// with the most, but none for a principal that is over its share itself. Method: a listener whose
+/// share two principals fill with readers, then requests.
+#[test]
+fn a_request_closes_readers() {
+    let budget = budget();
+    let listener = budget.listener();
+    let (ana, bob) = (account(&listener, "ana"), account(&listener, "bob"));
+    let readers = |account: &BufferAccount, count: usize, bytes: usize| {
+        let readers: Vec<_> = (0..count).map(|_| Reader::new(account)).collect();
+        for reader in &readers {
+            reader.put(bytes);
+        }
+        readers
+    };
+    let of_ana = readers(&ana, 3, 6 * REQUEST);
+    let of_bob = readers(&bob, 9, REQUEST);
+    let closed = || {
+        let all = of_ana.iter().chain(&of_bob);
+        all.map(|reader| reader.is_closed()).collect::<Vec<_>>()
+    };
+    assert!(bob.reserve(REQUEST).is_err());
+    assert!(closed().iter().all(|is_closed| !is_closed));
+    let held = account(&listener, "carla").reserve(3 * REQUEST).unwrap();
+    assert_eq!(held.bytes(), 3 * REQUEST);
+    let closed = closed();
+    assert!(closed[0] && closed[1..].iter().all(|is_closed| !is_closed));
 }

@@ -154,7 +154,7 @@ struct UnreadBytes {
 
 impl UnreadPart {
     fn track(&self) {
-        self.held.track(|| self.bytes.lock().chunk_bytes);
+        self.held.track(|| self.buffered_bytes());
     }
 
     /// Keeps a chunk and returns its first part.
@@ -189,12 +189,18 @@ impl UnreadPart {
 }
 
 impl ClosableBuffer for UnreadPart {
+    fn buffered_bytes(&self) -> usize {
+        self.bytes.lock().chunk_bytes
+    }
+
     fn close_buffer(&self) {
-        let mut unread = self.bytes.lock();
-        *unread = UnreadBytes {
+        let closed = UnreadBytes {
             is_closed: true,
             ..UnreadBytes::default()
         };
+        // Dropped without the lock, because the bytes may be those of a request, which count.
+        let unread = std::mem::replace(&mut *self.bytes.lock(), closed);
+        drop(unread);
     }
 }
 

@@ -85,7 +85,7 @@ impl ReplayBuffer {
     /// them.
     fn track_bytes(&self) {
         if let Some(held) = &self.held {
-            held.track(|| self.inner.lock().bytes);
+            held.track(|| self.buffered_bytes());
         }
     }
 
@@ -210,9 +210,11 @@ impl MessageSink for ReplayBuffer {
         if !self.has_reader {
             return false;
         }
+        // Without the lock, because the bytes that it drops may count.
+        let message = Vec::from(message);
         let (sent, waker) = {
             let mut inner = self.inner.lock();
-            (self.append(&mut inner, message.into()), inner.waker.take())
+            (self.append(&mut inner, message), inner.waker.take())
         };
         wake(waker);
         self.track_bytes();
@@ -246,6 +248,10 @@ impl MessageSink for ReplayBuffer {
 }
 
 impl ClosableBuffer for ReplayBuffer {
+    fn buffered_bytes(&self) -> usize {
+        self.inner.lock().bytes
+    }
+
     fn close_buffer(&self) {
         let waker = {
             let mut inner = self.inner.lock();
