@@ -33,36 +33,55 @@ impl Default for BufferLimits {
     }
 }
 
-/// Returns the memory that this process may use, in bytes: the smaller of the machine's memory and
-/// the limit of its control group (version 2 or 1). `None` if neither is known. `root` is the root
-/// of the file system.
+/// Returns the memory that this process may use, in bytes: the smallest of the machine's memory and
+/// the limits of its control group and that group's ancestors. `None` if none is known. `root` is
+/// the root of the file system.
 fn usable_memory(root: &Path) -> Option<usize> {
-    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
-    let total_kib = read("proc/meminfo").and_then(|text| {
+    let meminfo = fs::read_to_string(root.join("proc/meminfo")).ok();
+    let total_kib = meminfo.and_then(|text| {
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
     });
-    // The file says "max" if there is no limit.
-    let limits = [
-        "sys/fs/cgroup/memory.max",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ];
-    let limits = limits
-        .into_iter()
-        .filter_map(|path| read(path)?.trim().parse().ok());
+    let total = total_kib.map(|kib| kib.saturating_mul(1_024));
+    group_limits(root).into_iter().chain(total).min()
+}
+
+/// Returns the limits of memory, in bytes, of this process's control group and its ancestors, of
+/// version 2 and 1. In a container the group may be the root of what is visible.
+fn group_limits(root: &Path) -> Vec<usize> {
+    // Lines of "number:controllers:path"; version 2 names no controllers.
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let path_of = |controller: &str| {
+        let path = groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let is_its = controllers.split(',').any(|name| name == controller);
+            is_its.then_some(path.trim_start_matches('/'))
+        });
+        Path::new(path.unwrap_or_default())
+    };
+    let mut limits = Vec::new();
+    for (controller, folder, file) in [
+        ("", "sys/fs/cgroup", "memory.max"),
+        ("memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+    ] {
+        for group in path_of(controller).ancestors() {
+            let text = fs::read_to_string(root.join(folder).join(group).join(file));
+            // The file says "max" if there is no limit.
+            limits.extend(text.ok().and_then(|text| text.trim().parse::<usize>().ok()));
+        }
+    }
     limits
-        .chain(total_kib.map(|kib| kib.saturating_mul(1_024)))
-        .min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: the smallest of the known sizes counts, and files that can't be read don't. Method:
-    /// folders with such files, row by row.
+    /// Goal: the smallest of the known sizes counts, also of the groups that the process's group is
+    /// in, and files that can't be read don't. Method: folders with such files, row by row.
     #[test]
     fn memory() {
         const MEMINFO: (&str, &str) = (
@@ -70,6 +89,14 @@ mod tests {
             "MemTotal:        4194304 kB\nMemFree:           12345 kB\n",
         );
         const V1: &str = "sys/fs/cgroup/memory/memory.limit_in_bytes";
+        const V2_SLICE: &str = "sys/fs/cgroup/system.slice/memory.max";
+        const V2_SERVICE: &str = "sys/fs/cgroup/system.slice/callboard.service/memory.max";
+        const OF_V2: (&str, &str) = ("proc/self/cgroup", "0::/system.slice/callboard.service\n");
+        const OF_V1: (&str, &str) = (
+            "proc/self/cgroup",
+            "5:cpu,cpuacct:/other\n4:memory:/docker/callboard\n1:name=systemd:/docker/other\n",
+        );
+        const V1_GROUP: &str = "sys/fs/cgroup/memory/docker/callboard/memory.limit_in_bytes";
         for (files, bytes) in [
             (vec![], None),
             (vec![MEMINFO], Some(4 << 30)),
@@ -84,6 +111,31 @@ mod tests {
             ),
             (vec![MEMINFO, (V1, "9223372036854771712\n")], Some(4 << 30)),
             (vec![(V1, "536870912\n")], Some(512 << 20)),
+            (
+                vec![MEMINFO, OF_V2, (V2_SERVICE, "268435456\n")],
+                Some(256 << 20),
+            ),
+            (
+                vec![OF_V2, (V2_SERVICE, "max\n"), (V2_SLICE, "134217728\n")],
+                Some(128 << 20),
+            ),
+            // Another group's.
+            (
+                vec![MEMINFO, ("proc/self/cgroup", "0::/\n"), (V2_SLICE, "1\n")],
+                Some(4 << 30),
+            ),
+            (
+                vec![OF_V1, (V1, "536870912\n"), (V1_GROUP, "67108864\n")],
+                Some(64 << 20),
+            ),
+            (
+                vec![
+                    OF_V1,
+                    (V1, "536870912\n"),
+                    ("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n"),
+                ],
+                Some(512 << 20),
+            ),
         ] {
             let root = tempfile::tempdir().unwrap();
             for (path, text) in &files {
