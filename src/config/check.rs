@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use callboard_clinics::plan::ClinicRegistry;
 use callboard_gateway::question_router::Answerer;
-use callboard_rpc::{AllowedHosts, AllowedOrigins};
+use callboard_rpc::{AllowedHosts, AllowedOrigins, BODY_BYTES_MAX_DEFAULT};
 
 use super::kinds::{MailroomDeclaration, Reachability};
 use super::listener::{
@@ -14,7 +14,9 @@ use super::listener::{
 };
 use super::problem::{ProblemCollector, check_key_file};
 use super::tree::ConfigTree;
-use super::{DeclaredNames, ParsedDeclaration, ParsedSections, RoutingDeclaration};
+use super::{
+    DeclaredNames, ParsedDeclaration, ParsedSections, PolicyDeclaration, RoutingDeclaration,
+};
 
 /// Reports inconsistencies between declarations. Returns the clinic registry; `None` if that is
 /// invalid, which is reported.
@@ -137,6 +139,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             }
             self.check_targets(listener, tree);
             self.check_mail(listener, tree);
+            self.check_room(listener);
             let hosts = listener.hosts.iter().map(|host| {
                 AllowedHosts::default()
                     .with_host(host)
@@ -160,6 +163,36 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                     );
                 }
             }
+        }
+    }
+
+    /// Reports a listener whose largest message has more than half of `buffered_mib_max`: beyond
+    /// it, the shares may refuse the message always.
+    fn check_room(&mut self, listener: &ListenerDeclaration) {
+        const MIB: usize = 1024 * 1024;
+        let Some(entry) = self.sections.table_entry::<PolicyDeclaration>() else {
+            return;
+        };
+        let policy = self.sections.table::<PolicyDeclaration>();
+        let Some(mib) = policy.and_then(|policy| policy.buffered_mib_max) else {
+            return;
+        };
+        let bytes = match listener.body_bytes_max {
+            Some(bytes) => bytes.get(),
+            // The default of mail is half of the least budget.
+            None if listener.served_protocol() == ServedProtocol::Mail => return,
+            None => BODY_BYTES_MAX_DEFAULT,
+        };
+        let needed = bytes.saturating_mul(2).div_ceil(MIB);
+        if usize::try_from(mib.get()).is_ok_and(|mib| mib < needed) {
+            let message = format!(
+                "`buffered_mib_max` is {mib}, and half of it has no room for a message of {bytes} bytes \
+                 (`body_bytes_max`) at the listener on {}: raise it to {needed} or more, or lower \
+                 `body_bytes_max`",
+                listener.bind
+            );
+            let span = entry.tree.span_of("buffered_mib_max");
+            self.problems.error(span, message);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of topology parsing and of each problem that it reports.
 
 mod bidirectional;
+mod buffers;
 mod frozen;
 mod mail;
 mod mutations;
@@ -9,9 +10,7 @@ mod renamed;
 
 use std::path::Path;
 
-use callboard_rpc::BufferLimits;
-
-use super::{ConfigProblem, PolicyDeclaration, ServedProtocol, Severity, Topology, parse_topology};
+use super::{ConfigProblem, ServedProtocol, Severity, Topology, parse_topology};
 
 fn problems(text: &str, is_yaml: bool) -> Vec<ConfigProblem> {
     parse_topology(text, is_yaml, Path::new("/nowhere"), true).1
@@ -373,42 +372,6 @@ fn guard_rules_without_a_guard() {
             "{text}: {told:?}"
         );
     }
-}
-
-/// Goal: the budget of buffered bytes is read in MiB, with a share in percent. Method: rows, and
-/// shares beyond the limits.
-#[test]
-fn buffered_bytes() {
-    let of = |keys: &str| format!("{NODE}[policy]\n{keys}");
-    for (keys, bytes_max, principal_percent) in [
-        ("buffered_mib_max = 1", 1 << 20, 25),
-        (
-            "buffered_mib_max = 64\nbuffered_principal_percent = 100",
-            64 << 20,
-            100,
-        ),
-        ("", BufferLimits::default().bytes_max, 25),
-    ] {
-        let topology = Topology::parse(&of(keys), false, Path::new("")).unwrap();
-        let policy: &PolicyDeclaration = topology.section().unwrap();
-        let limits = BufferLimits {
-            bytes_max,
-            principal_percent,
-        };
-        assert_eq!(policy.buffer_limits(), limits, "{keys}");
-    }
-    for percent in [0, 101] {
-        let told = told(
-            &of(&format!("buffered_principal_percent = {percent}")),
-            false,
-        );
-        assert!(
-            told.iter()
-                .any(|told| told.ends_with(&format!("must be from 1 to 100, not {percent}"))),
-            "{told:?}"
-        );
-    }
-    assert!(!told(&of("buffered_mib_max = 0"), false).is_empty());
 }
 
 /// Goal: invalid store settings are reported at their position, and a password in a URL isn't
