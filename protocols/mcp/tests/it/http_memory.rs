@@ -135,10 +135,14 @@ async fn half_sent_bodies_are_bounded() {
         ("mallory", UNCOUNTED_REQUEST_BYTES_MAX, 200),
     ] {
         let body = format!("{hello}{}", " ".repeat(bytes - hello.len()));
-        let lines =
-            format!("{BOTH}Content-Type: application/json\r\nAuthorization: Bearer {name}\r\n");
-        let reply = server.connect().await.post_with(&lines, &body).await;
-        assert_eq!(reply.status, status, "{name} {bytes}");
+        let request = format!("{}{body}", head(name, bytes)).into_bytes();
+        let (heads, mut replies) = mpsc::channel(1);
+        let client = tokio::spawn(send_and_wait(server.address, request, heads));
+        let reply = soon(replies.recv()).await.unwrap();
+        client.abort();
+        let was_reset = status == 503 && reply.is_empty();
+        let is_status = reply.starts_with(&format!("HTTP/1.1 {status}"));
+        assert!(was_reset || is_status, "{name} {bytes}: {reply}");
     }
     for client in clients {
         client.abort();
