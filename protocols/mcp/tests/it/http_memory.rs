@@ -210,6 +210,7 @@ async fn readers_that_do_not_read_are_bounded() {
 async fn sockets_are_bounded() {
     const MAX: usize = 4 * 1024 * 1024;
     const TEXT_BYTES: usize = 200 * 1024;
+    const FRAME_BYTES_MAX: usize = 16 * 1024;
     /// Header of a frame with a long payload.
     const HEADER_BYTES: usize = 14;
     let (budget, listen) = budget(MAX);
@@ -247,6 +248,7 @@ async fn sockets_are_bounded() {
     while parsed.is_none() {
         let (kind, payload) = honest.frame().await.unwrap();
         assert_eq!(kind == 0, !answer.is_empty(), "a continuation");
+        assert!(payload.len() <= FRAME_BYTES_MAX);
         answer.extend(payload);
         parsed = serde_json::from_slice::<serde_json::Value>(&answer).ok();
     }

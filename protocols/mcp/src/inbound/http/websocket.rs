@@ -31,8 +31,8 @@ use crate::wire::code as mcp;
 /// WebSocket subprotocol that a client must offer.
 const SUBPROTOCOL: &str = "mcp";
 /// Maximum size of a frame to the client, in bytes. A larger message has several. The connection
-/// holds up to 32 frames that the client hasn't read.
-const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// holds up to 32 frames that the client hasn't read, which don't count in the node's budget.
+const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 pub(crate) async fn upgrade(
     request: HttpRequest,
