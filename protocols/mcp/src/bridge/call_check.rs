@@ -21,8 +21,8 @@ use super::pool::ConnectionLease;
 use crate::outbound::{TransportError, UpstreamSession};
 use crate::wire::error_mapping;
 
-/// Maximum time for which a call waits for the list of tools. Without a list by then, the latest one
-/// counts, and if there is none the call fails.
+/// Maximum time for which a call waits for the list of tools. Without a list by then, the latest
+/// one counts, and if there is none the call fails.
 const LIST_FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checker of the tool calls to one server.
@@ -48,7 +48,8 @@ impl CallChecker {
 
     /// Checks the call with `params` that is about to be sent on `lease` for the call `cx`. The
     /// list of tools is that of the connection. It is fetched if there is none, and once more
-    /// before the call is refused, but not at once again. A server that answers that it has no list isn't checked.
+    /// before the call is refused, but not at once again. A server that answers that it has no list
+    /// isn't checked.
     ///
     /// # Errors
     /// `InvalidInput` if the tool isn't listed, or the arguments don't fit; the error of
@@ -158,8 +159,8 @@ impl CallChecker {
         self.fetch(lease, session, cx).await.ok().flatten()
     }
 
-    /// Fetches the list of tools for the call `cx`, as its caller would get it. `None` if the server
-    /// answers that it has none.
+    /// Fetches the list of tools for the call `cx`, as its caller would get it. `None` if the
+    /// server answers that it has none.
     async fn fetch(
         &self,
         lease: &ConnectionLease,

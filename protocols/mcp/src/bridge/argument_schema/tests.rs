@@ -106,8 +106,8 @@ async fn fitting_arguments_pass() {
     assert!(checked(&schemas, &tree, &wrong).await.is_err());
 }
 
-/// Goal: a schema that is no schema, or costs too much, isn't enforced, and is counted once. Method:
-/// a table, with limits exceeded by one and expansions beyond any memory.
+/// Goal: a schema that is no schema, or costs too much, isn't enforced, and is counted once.
+/// Method: a table, with limits exceeded by one and expansions beyond any memory.
 #[tokio::test]
 async fn hostile_schemas_are_not_enforced() {
     let schemas = ArgumentSchemas::new("far");
