@@ -134,9 +134,17 @@ impl TaskTable {
     }
 
     /// Checks the limits of the store, scope and owner for a new task that has no needs and no
-    /// parent.
+    /// parent. Deletes expired tasks if necessary.
     fn check_independent(&mut self, new: &NewTask) -> TaskResult<()> {
         self.ensure_room(1)?;
+        if self.check_quotas_of_one(new).is_err() {
+            self.delete_expired();
+        }
+        self.check_quotas_of_one(new)
+    }
+
+    /// Checks the limits of scope and owner for one new task.
+    fn check_quotas_of_one(&self, new: &NewTask) -> TaskResult<()> {
         let [of_scope, of_owner] = self.quota_counts(new);
         check_quota(new.scope_tasks_max, of_scope, &mut 0)?;
         check_quota(new.owner_tasks_max, of_owner, &mut 0)?;
@@ -149,10 +157,19 @@ impl TaskTable {
         owners.filter_map(|owners| owners.get(&new.owner)).sum()
     }
 
-    /// Checks limits and dependencies of new tasks.
+    /// Checks limits and dependencies of new tasks. Deletes expired tasks if necessary.
     fn check(&mut self, new: &[NewTask]) -> TaskResult<()> {
         self.ensure_room(new.len())?;
         NewTask::check_distinct(new)?;
+        if self.check_quotas(new).is_err() {
+            self.delete_expired();
+        }
+        self.check_quotas(new)?;
+        self.graph(new).check(new)
+    }
+
+    /// Checks the limits of scopes and owners for all new tasks together.
+    fn check_quotas(&self, new: &[NewTask]) -> TaskResult<()> {
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         let mut of_owner_in_all = HashMap::new();
         for task in new {
@@ -173,7 +190,7 @@ impl TaskTable {
                 of_owner_in_all.entry(&task.owner).or_insert(0),
             )?;
         }
-        self.graph(new).check(new)
+        Ok(())
     }
 
     /// Returns the part of the stored task graph that is needed to check `new`.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::task::TaskOutcome;
+use crate::task::{TaskError, TaskOutcome};
 
 /// Operation on the table. Tasks and leases are chosen by index among existing ones.
 #[derive(Debug, Clone)]
@@ -199,6 +199,43 @@ impl TestState {
             let started = events.iter().any(|event| event.state == TaskState::Working);
             assert!(task.state != TaskState::Completed || started);
         }
+    }
+}
+
+/// Goal: tasks that have ended and expired don't use up their owner's share. Method: an owner's
+/// share is filled with ended tasks; one more is refused before they expire and created after that,
+/// alone and in a batch.
+#[test]
+fn expired_tasks_free_their_owners_share() {
+    const SHARE: usize = 2;
+    const LIFETIME: Duration = Duration::from_secs(60);
+    for in_batch in [false, true] {
+        let mut table = TaskTable::new(10_000);
+        table.owner_tasks_max = Some(SHARE);
+        table.now = UNIX_EPOCH + Duration::from_secs(1_000);
+        let create = |table: &mut TaskTable| {
+            let new = NewTask::new(Principal::agent("a"), "a", "m", table.now + LIFETIME);
+            match in_batch {
+                true => table.create_all(vec![new]).map(|_| ()),
+                false => table.create(new, "w").map(|_| ()),
+            }
+        };
+        for _ in 0..SHARE {
+            create(&mut table).unwrap();
+        }
+        let (stored, _) = table.list(&TaskFilter::default(), 0, usize::MAX);
+        for task in stored {
+            table.end(&task.id, TaskStep::cancelled());
+        }
+        let refused = create(&mut table).unwrap_err();
+        assert!(
+            matches!(refused, TaskError::TooMany { tasks_max: SHARE }),
+            "{refused}"
+        );
+        table.now += LIFETIME;
+        create(&mut table).unwrap();
+        let (stored, _) = table.list(&TaskFilter::default(), 0, usize::MAX);
+        assert_eq!(stored.len(), 1);
     }
 }
 
