@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 /// Maximum number of long texts that a guardrail screens at once: one for every two cores, but no
 /// more than this. Fixed.
 pub(super) const LONG_TEXTS_SCREENED_MAX: usize = 8;
-/// Maximum number of long texts that wait until they are screened. A further one is blocked. Fixed.
+/// Maximum number of long texts that wait until they are screened. For a further one, the newest of
+/// the principal with the most is blocked. Fixed.
 pub(super) const LONG_TEXTS_QUEUED_MAX: usize = 128;
 /// Maximum number of long texts of one principal that wait until they are screened: a quarter of
 /// all. A further one is blocked. Fixed.
@@ -50,8 +51,9 @@ impl LongTextQueue {
         Self::new((cores / 2).min(LONG_TEXTS_SCREENED_MAX))
     }
 
-    /// Waits for a place. Returns `None` at once if too many texts wait, of the principal or in
-    /// all.
+    /// Waits for a place. Returns `None` if too many texts wait: at once if they are the
+    /// principal's own or no principal has more, else when the text has to give way to another
+    /// principal's.
     pub async fn acquire(self: &Arc<Self>, principal: &Principal) -> Option<ScreenPlace> {
         let granted = {
             let mut state = self.0.lock();
@@ -67,18 +69,17 @@ impl LongTextQueue {
 }
 
 impl QueueState {
-    /// Adds a text at the end of its principal's. `None` if too many wait.
+    /// Adds a text at the end of its principal's. If too many wait in all, the newest of the
+    /// principal with the most gives way. `None` if too many wait.
     fn push(&mut self, owner: TextOwner) -> Option<oneshot::Receiver<ScreenPlace>> {
-        let is_full = |state: &Self| {
-            let own = state.waiting.get(&owner).map_or(0, VecDeque::len);
-            own >= PRINCIPAL_LONG_TEXTS_QUEUED_MAX
-                || state.waiting.values().map(VecDeque::len).sum::<usize>() >= LONG_TEXTS_QUEUED_MAX
-        };
-        if is_full(self) {
+        if self.own_count(&owner) >= PRINCIPAL_LONG_TEXTS_QUEUED_MAX || self.is_full() {
             self.remove_abandoned();
-            if is_full(self) {
-                return None;
-            }
+        }
+        let own = self.own_count(&owner);
+        let has_room = own < PRINCIPAL_LONG_TEXTS_QUEUED_MAX
+            && (!self.is_full() || self.remove_newest_of_most(own));
+        if !has_room {
+            return None;
         }
         let (grant, granted) = oneshot::channel();
         let own = self.waiting.entry(owner.clone()).or_default();
@@ -87,6 +88,24 @@ impl QueueState {
         }
         own.push_back(grant);
         Some(granted)
+    }
+
+    fn own_count(&self, owner: &TextOwner) -> usize {
+        self.waiting.get(owner).map_or(0, VecDeque::len)
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.values().map(VecDeque::len).sum::<usize>() >= LONG_TEXTS_QUEUED_MAX
+    }
+
+    /// Removes the newest text of the principal with the most, for a text of a principal with
+    /// `own` waiting ones. Returns false if the former would then have fewer than the latter.
+    fn remove_newest_of_most(&mut self, own: usize) -> bool {
+        match self.waiting.values_mut().max_by_key(|texts| texts.len()) {
+            // One is left, so its principal keeps its turn.
+            Some(texts) if texts.len() > own + 1 => texts.pop_back().is_some(),
+            _ => false,
+        }
     }
 
     /// Removes the texts that nobody waits for any more.
@@ -133,6 +152,7 @@ mod tests {
     use std::pin::pin;
 
     use futures::FutureExt;
+    use futures::future::BoxFuture;
 
     use super::*;
 
@@ -167,8 +187,35 @@ mod tests {
         assert_eq!(queue.0.lock().free, 1);
     }
 
-    /// Goal: the texts that wait are bounded, of each principal and in all; texts that nobody waits
-    /// for don't count. Method: as many as may wait, and one more, of one principal and of several.
+    type WaitingText = BoxFuture<'static, Option<ScreenPlace>>;
+
+    /// Begins to wait for a place and returns the future, which is already polled; or whether a
+    /// place was granted.
+    fn begin(queue: &Arc<LongTextQueue>, id: &str) -> Result<WaitingText, bool> {
+        let (queue, principal) = (queue.clone(), principal(id));
+        let mut text = async move { queue.acquire(&principal).await }.boxed();
+        match text.as_mut().now_or_never() {
+            None => Ok(text),
+            Some(place) => Err(place.is_some()),
+        }
+    }
+
+    /// Removes the texts that have got no place and returns their number.
+    fn remove_refused(waiting: &mut Vec<WaitingText>) -> usize {
+        let before = waiting.len();
+        waiting.retain_mut(|text| match text.as_mut().now_or_never() {
+            None => true,
+            Some(place) => {
+                assert!(place.is_none(), "no place is free");
+                false
+            }
+        });
+        before - waiting.len()
+    }
+
+    /// Goal: the texts that wait are bounded, of each principal and in all; a principal with fewer
+    /// takes the place of the newest text of one with the most; texts that nobody waits for don't
+    /// count. Method: as many as may wait, and one more, of one principal and of several.
     #[test]
     fn waiting_texts_are_bounded() {
         let queue = LongTextQueue::new(1);
@@ -176,22 +223,35 @@ mod tests {
         let mut waiting = Vec::new();
         let principals = LONG_TEXTS_QUEUED_MAX / PRINCIPAL_LONG_TEXTS_QUEUED_MAX;
         for n in 0..principals {
-            let principal = principal(&n.to_string());
+            let id = n.to_string();
             for _ in 0..PRINCIPAL_LONG_TEXTS_QUEUED_MAX {
-                let mut text = Box::pin({
-                    let (queue, principal) = (queue.clone(), principal.clone());
-                    async move { queue.acquire(&principal).await }
-                });
-                assert!(text.as_mut().now_or_never().is_none());
-                waiting.push(text);
+                waiting.push(begin(&queue, &id).ok().unwrap());
             }
-            let refused = queue.acquire(&principal).now_or_never();
-            assert!(refused.is_some_and(|place| place.is_none()));
+            assert_eq!(begin(&queue, &id).err(), Some(false));
         }
-        let other = principal("other");
-        let refused = queue.acquire(&other).now_or_never();
-        assert!(refused.is_some_and(|place| place.is_none()));
+        assert_eq!(remove_refused(&mut waiting), 0);
+        let _other = begin(&queue, "other").ok().unwrap();
+        assert_eq!(remove_refused(&mut waiting), 1);
         waiting.pop();
-        assert!(queue.acquire(&other).now_or_never().is_none());
+        let _third = begin(&queue, "third").ok().unwrap();
+        assert_eq!(remove_refused(&mut waiting), 0);
+        assert_eq!(
+            waiting.len() + 2,
+            LONG_TEXTS_QUEUED_MAX,
+            "none but the one given up made room"
+        );
+    }
+
+    /// Goal: nobody's only text gives way. Method: as many principals as texts may wait, and one
+    /// more, which is refused.
+    #[test]
+    fn an_only_text_keeps_its_place() {
+        let queue = LongTextQueue::new(1);
+        let _held = queue.acquire(&principal("a")).now_or_never().unwrap();
+        let mut waiting: Vec<_> = (0..LONG_TEXTS_QUEUED_MAX)
+            .map(|n| begin(&queue, &n.to_string()).ok().unwrap())
+            .collect();
+        assert_eq!(begin(&queue, "other").err(), Some(false));
+        assert_eq!(remove_refused(&mut waiting), 0);
     }
 }
