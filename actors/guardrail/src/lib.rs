@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use long_texts::LongTextQueue;
+use long_texts::{LONG_TEXTS_QUEUED_MAX, LongTextQueue, PRINCIPAL_LONG_TEXTS_QUEUED_MAX};
 
 pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULE_WEIGHT_MAX, CUSTOM_RULES_MAX, CustomRule};
 pub use normalize::SCREEN_BYTES_MAX;
@@ -180,7 +180,8 @@ pub const GUARD_BUSY_RULE: &str = "guard.busy";
 pub const GUARD_UNREADABLE_RULE: &str = "guard.unreadable";
 
 /// Policy that has a guardrail agent screen all exchanged texts: messages, replies, and the
-/// questions and answers during a call. Text that the guardrail doesn't pass in time is blocked.
+/// questions and answers during a call. Text that the guardrail doesn't pass in time is blocked. An
+/// inbound request fails as `Overloaded` or `Unavailable` then, since its sender may repeat it.
 #[derive(Debug, Clone)]
 pub struct GuardrailPolicy {
     agent: AgentRef,
@@ -222,18 +223,20 @@ impl GuardrailPolicy {
     /// never with text. Also if the message isn't valid JSON, or the guardrail crashed, timed out
     /// or ended.
     pub async fn check(&self, message: &RawValue, origin: TextOrigin) -> Result<(), Failure> {
-        self.check_message(message, origin, None).await
+        let screened = self.screen_message(message, origin, None).await;
+        screened.map_err(blocked_failure)
     }
 
-    /// Screens a message, or a part of the exchange that `of` began.
-    async fn check_message(
+    /// Screens a message, or a part of the exchange that `of` began. Fails with the ids of the rules
+    /// that block it.
+    async fn screen_message(
         &self,
         message: &RawValue,
         origin: TextOrigin,
         of: Option<PolicyRequest<'_>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Vec<String>> {
         let Some(text) = collect_texts(message) else {
-            return Err(blocked_failure([GUARD_UNREADABLE_RULE]));
+            return Err(vec![GUARD_UNREADABLE_RULE.to_owned()]);
         };
         if text.is_empty() {
             return Ok(());
@@ -247,11 +250,11 @@ impl GuardrailPolicy {
             Ok(ScreenResult { blocked: false, .. }) => Ok(()),
             Ok(ScreenResult { rules, .. }) => {
                 callboard_message::log::info!(call = by(), ?rules, "guardrail stopped a message");
-                Err(blocked_failure(rules))
+                Err(rules)
             }
             Err(why) => {
                 callboard_message::log::error!(call = by(), %why, "the guardrail couldn't screen a message, so the message was blocked");
-                Err(blocked_failure([GUARD_UNAVAILABLE_RULE]))
+                Err(vec![GUARD_UNAVAILABLE_RULE.to_owned()])
             }
         }
     }
@@ -260,13 +263,30 @@ impl GuardrailPolicy {
 /// Creates the failure of a blocked message. Its message doesn't name the rule, which would help to
 /// evade it. A sender other than the local operator doesn't get the rule ids in its data either
 /// ([`inbound_policy`](callboard_runtime::inbound_policy)).
-fn blocked_failure(rules: impl Into<Value>) -> Failure {
+fn blocked_failure(rules: Vec<String>) -> Failure {
     let blocked = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
-    blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
+    blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules }))
 }
 
-/// Returns the rule ids in a guardrail's failure, empty if its data has none; `None` for any other
-/// failure.
+/// Creates the failure of a request of which nothing has been done. If the guardrail didn't screen
+/// it, the sender is told so and may repeat it.
+fn request_failure(rules: Vec<String>) -> Failure {
+    let unscreened = match rules.as_slice() {
+        [rule] if rule == GUARD_BUSY_RULE => Failure::overloaded(format!(
+            "too many requests of more than {SHORT_TEXT_BYTES_MAX} bytes wait for the guardrail \
+             (at most {PRINCIPAL_LONG_TEXTS_QUEUED_MAX} of one principal, {LONG_TEXTS_QUEUED_MAX} \
+             in all): try again later"
+        )),
+        [rule] if rule == GUARD_UNAVAILABLE_RULE => Failure::unavailable(
+            "the guardrail didn't screen the request in time, so it was refused: try again later",
+        ),
+        _ => return blocked_failure(rules),
+    };
+    unscreened.with_data(json!({ "reason": GUARD_REASON, "rules": rules }))
+}
+
+/// Returns the rule ids in the failure of a blocked message, empty if its data has none; `None` for
+/// any other failure.
 pub fn blocking_rules(failure: &Failure) -> Option<Vec<String>> {
     let data = failure
         .data
@@ -286,7 +306,15 @@ impl Policy for GuardrailPolicy {
         if self.descriptions_only {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.check_message(crossing.payload, TextOrigin::User, Some(crossing)))
+        // Others might react to another failure than a block by repeating what a peer has begun.
+        let failure: fn(Vec<String>) -> Failure = match crossing.direction == Direction::Inbound {
+            true => request_failure,
+            false => blocked_failure,
+        };
+        Box::pin(async move {
+            let screened = self.screen_message(crossing.payload, TextOrigin::User, Some(crossing));
+            screened.await.map_err(failure)
+        })
     }
 
     fn checks_parts(&self) -> bool {
@@ -308,7 +336,10 @@ impl Policy for GuardrailPolicy {
             true => TextOrigin::User,
             false => origin,
         };
-        Box::pin(self.check_message(crossing.payload, origin, Some(crossing)))
+        Box::pin(async move {
+            let screened = self.screen_message(crossing.payload, origin, Some(crossing));
+            screened.await.map_err(blocked_failure)
+        })
     }
 }
 

@@ -1,5 +1,5 @@
 use callboard_message::{CallId, Principal, RawObject};
-use callboard_runtime::{Direction, System};
+use callboard_runtime::{Direction, SyncHandler, System};
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
@@ -276,6 +276,58 @@ async fn failure_is_mute() {
         (FailureKind::Blocked, "Request blocked by guardrails")
     );
     assert_eq!(passed("hello").await, Ok(()));
+}
+
+/// Guardrail that blocks every text by one rule.
+struct Blocks(&'static str);
+
+impl Agent for Blocks {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Screen>();
+    }
+}
+
+impl SyncHandler<Screen> for Blocks {
+    fn handle(&mut self, _: Screen, _: &mut Context) -> ScreenResult {
+        ScreenResult::blocked_by(self.0)
+    }
+}
+
+/// Goal: the sender of a request that wasn't screened is told that it may repeat it; everything
+/// else is blocked, since something may have been done already. Method: a guardrail that is busy,
+/// one that is absent, and one that blocks; a request in each direction and a reply.
+#[tokio::test]
+async fn unscreened_requests_may_be_repeated() {
+    let system = System::start(1).unwrap();
+    let (principal, payload) = (
+        Principal::anonymous(),
+        RawObject::single("text", "hello").to_raw(),
+    );
+    let crossing = |direction| PolicyRequest {
+        direction,
+        principal: &principal,
+        call: CallId::generate(),
+        agent: "peer",
+        message: "callboard.tools.call",
+        payload: &payload,
+    };
+    for (rule, kind) in [
+        (GUARD_BUSY_RULE, FailureKind::Overloaded),
+        (GUARD_UNAVAILABLE_RULE, FailureKind::Unavailable),
+        ("test.rule", FailureKind::Blocked),
+    ] {
+        let guard = GuardrailPolicy::new(system.spawn_with(move || Blocks(rule)));
+        let refused = Policy::check(&guard, crossing(Direction::Inbound)).await;
+        let refused = refused.unwrap_err();
+        let data = json!({ "reason": GUARD_REASON, "rules": [rule] });
+        assert_eq!((refused.kind, refused.data), (kind, Some(data)));
+        let outbound = Policy::check(&guard, crossing(Direction::Outbound)).await;
+        let reply = guard.check_part(ExchangePart::Reply, crossing(Direction::Inbound));
+        for blocked in [outbound, reply.await] {
+            assert_eq!(blocked.unwrap_err().kind, FailureKind::Blocked, "{rule}");
+        }
+    }
+    system.shutdown(Duration::ZERO).await;
 }
 
 /// Goal: a short text doesn't wait for long ones. Method: several long ones, then a short one; it
