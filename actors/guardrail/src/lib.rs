@@ -23,7 +23,7 @@ use callboard_message::capabilities::{
     ReadResource,
 };
 use callboard_message::text::is_one_of;
-use callboard_message::{Failure, FailureKind, Message};
+use callboard_message::{CallId, Failure, FailureKind, Message, Principal};
 use callboard_runtime::{
     Agent, AgentProfile, AgentRef, CallContext, ConcurrentHandler, Context, Direction,
     ExchangePart, Handlers, Policy, PolicyRequest,
@@ -216,24 +216,46 @@ impl GuardrailPolicy {
         }
     }
 
-    /// Screens a message: all of its texts joined into one. A message without text passes.
+    /// Screens a message of `principal`: all of its texts joined into one. A message without text
+    /// passes.
     ///
     /// # Errors
     /// [`FailureKind::Blocked`], with `reason` and the ids of the matching `rules` in its data,
     /// never with text. Also if the message isn't valid JSON, or the guardrail crashed, timed out
     /// or ended.
-    pub async fn check(&self, message: &RawValue, origin: TextOrigin) -> Result<(), Failure> {
-        let screened = self.screen_message(message, origin, None).await;
+    pub async fn check(
+        &self,
+        message: &RawValue,
+        origin: TextOrigin,
+        principal: &Principal,
+    ) -> Result<(), Failure> {
+        let screened = self.screen_message(message, origin, principal, None).await;
         screened.map_err(blocked_failure)
     }
 
-    /// Screens a message, or a part of the exchange that `of` began. Fails with the ids of the rules
-    /// that block it.
+    async fn screen_crossing(
+        &self,
+        crossing: PolicyRequest<'_>,
+        origin: TextOrigin,
+    ) -> Result<(), Vec<String>> {
+        let PolicyRequest {
+            payload,
+            principal,
+            call,
+            ..
+        } = crossing;
+        self.screen_message(payload, origin, principal, Some(call))
+            .await
+    }
+
+    /// Screens a message of `principal`, possibly of a `call`. Fails with the ids of the rules that
+    /// block it.
     async fn screen_message(
         &self,
         message: &RawValue,
         origin: TextOrigin,
-        of: Option<PolicyRequest<'_>>,
+        principal: &Principal,
+        call: Option<CallId>,
     ) -> Result<(), Vec<String>> {
         let Some(text) = collect_texts(message) else {
             return Err(vec![GUARD_UNREADABLE_RULE.to_owned()]);
@@ -242,11 +264,11 @@ impl GuardrailPolicy {
             return Ok(());
         }
         // Principals take turns with long texts.
-        let call = of.filter(|_| text.len() > SHORT_TEXT_BYTES_MAX);
-        let call = call.map(|of| Arc::new(CallContext::new(Arc::new(of.principal.clone()))));
+        let turn = (text.len() > SHORT_TEXT_BYTES_MAX)
+            .then(|| Arc::new(CallContext::new(Arc::new(principal.clone()))));
         let screened = self.agent.ask(Screen { text, origin });
-        let by = || of.map(|of| of.call.to_string());
-        match screened.within_call(call).within(self.timeout).await {
+        let by = || call.map(|call| call.to_string());
+        match screened.within_call(turn).within(self.timeout).await {
             Ok(ScreenResult { blocked: false, .. }) => Ok(()),
             Ok(ScreenResult { rules, .. }) => {
                 callboard_message::log::info!(call = by(), ?rules, "guardrail stopped a message");
@@ -312,8 +334,8 @@ impl Policy for GuardrailPolicy {
             false => blocked_failure,
         };
         Box::pin(async move {
-            let screened = self.screen_message(crossing.payload, TextOrigin::User, Some(crossing));
-            screened.await.map_err(failure)
+            let screened = self.screen_crossing(crossing, TextOrigin::User).await;
+            screened.map_err(failure)
         })
     }
 
@@ -337,8 +359,8 @@ impl Policy for GuardrailPolicy {
             false => origin,
         };
         Box::pin(async move {
-            let screened = self.screen_message(crossing.payload, origin, Some(crossing));
-            screened.await.map_err(blocked_failure)
+            let screened = self.screen_crossing(crossing, origin).await;
+            screened.map_err(blocked_failure)
         })
     }
 }

@@ -1,4 +1,4 @@
-use callboard_message::{CallId, Principal, RawObject};
+use callboard_message::RawObject;
 use callboard_runtime::{Direction, SyncHandler, System};
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -267,6 +267,7 @@ async fn failure_is_mute() {
             .check(
                 &RawValue::from_string(json!(text).to_string()).unwrap(),
                 TextOrigin::User,
+                &Principal::anonymous(),
             )
             .await
     };

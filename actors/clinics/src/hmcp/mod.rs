@@ -249,11 +249,15 @@ impl<D: HmcpHandler> GuardedAgent<D> {
         async move {
             let outcome = async {
                 let guard = guard.ok_or_else(|| Failure::internal("the agent hasn't started"))?;
-                guard.check(&asked, TextOrigin::User).await?;
+                guard
+                    .check(&asked, TextOrigin::User, cx.principal())
+                    .await?;
                 let reply = work(duty, cx.clone()).await?;
                 let told = to_raw_value(&reply)
                     .map_err(|_| Failure::internal("the reply can't be encoded as JSON"))?;
-                guard.check(&told, TextOrigin::ToolResult).await?;
+                guard
+                    .check(&told, TextOrigin::ToolResult, cx.principal())
+                    .await?;
                 Ok((reply, told))
             }
             .await;

@@ -301,6 +301,7 @@ async fn call_tool(
         options.guard.as_ref(),
         arguments.to_raw().get(),
         TextOrigin::User,
+        cx,
     )
     .await?;
     if name == EXECUTE_COMMAND {

@@ -424,6 +424,7 @@ async fn run_plan(
         shared.options.guard.as_ref(),
         &answer.final_answer,
         TextOrigin::ToolResult,
+        &cx,
     )
     .await?;
     if answer.confidence < shared.options.confidence_min {

@@ -125,7 +125,8 @@ struct RequestPipeline<'a> {
 impl RequestPipeline<'_> {
     async fn run(&mut self) -> Result<ToolResult, Failure> {
         let options = &self.shared.options;
-        check_guardrail(options.guard.as_ref(), &self.request.text, TextOrigin::User).await?;
+        let (guard, text) = (options.guard.as_ref(), &self.request.text);
+        check_guardrail(guard, text, TextOrigin::User, &self.cx).await?;
         if self.is_stored().await? {
             return self.follow_stored_run().await;
         }

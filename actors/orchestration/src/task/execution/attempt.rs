@@ -123,6 +123,7 @@ impl StepExecution<'_> {
                 self.options.guard.as_ref(),
                 &result.texts(),
                 TextOrigin::ToolResult,
+                self.cx,
             )
             .await
             {

@@ -213,7 +213,8 @@ pub(crate) fn action_risk(action: &Action, world: &RoutingContext) -> f32 {
     }
 }
 
-/// Checks a text with the guardrail. Passes every text if there is no guardrail.
+/// Checks a text with the guardrail, on behalf of the principal of `cx`. Passes every text if there
+/// is no guardrail.
 ///
 /// # Errors
 /// `Blocked`, without the text.
@@ -221,22 +222,27 @@ pub(crate) async fn check_guardrail(
     guard: Option<&AgentRef>,
     text: &str,
     origin: TextOrigin,
+    cx: &Context,
 ) -> Result<(), Failure> {
     let Some(guard) = guard else { return Ok(()) };
     GuardrailPolicy::new(guard.clone())
-        .check(&quote_raw(text), origin)
+        .check(&quote_raw(text), origin, cx.principal())
         .await
 }
 
 /// Returns an error message fit for deciders: on one line, at most [`ERROR_CHARS_MAX`] characters,
 /// and replaced if the guardrail blocks it.
-pub(crate) async fn screen_error(guard: Option<&AgentRef>, failure: &Failure) -> String {
+pub(crate) async fn screen_error(
+    guard: Option<&AgentRef>,
+    failure: &Failure,
+    cx: &Context,
+) -> String {
     let text = normalize(&failure.message)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
     let text = cut_chars(&text, ERROR_CHARS_MAX).to_owned();
-    match check_guardrail(guard, &text, TextOrigin::ToolResult).await {
+    match check_guardrail(guard, &text, TextOrigin::ToolResult, cx).await {
         Ok(()) if !text.is_empty() => text,
         Ok(()) => failure.kind.to_string(),
         Err(_) => BLOCKED_ERROR_TEXT.to_owned(),

@@ -192,7 +192,12 @@ impl<'a> RecoveringExecution<'a> {
         // Another agent's error message is shown to people and deciders, so it is screened first.
         let failure = match &self.action {
             Action::Remote { .. } => Failure {
-                message: screen_error(self.execution.options.guard.as_ref(), &failure).await,
+                message: screen_error(
+                    self.execution.options.guard.as_ref(),
+                    &failure,
+                    self.execution.cx,
+                )
+                .await,
                 ..failure
             },
             Action::Local { .. } => failure,
@@ -254,7 +259,7 @@ impl<'a> RecoveringExecution<'a> {
             root_goal: goal.to_owned(),
             action: self.action.clone(),
             class,
-            error: screen_error(options.guard.as_ref(), failure).await,
+            error: screen_error(options.guard.as_ref(), failure, self.execution.cx).await,
             attempts: self.attempts,
             tools: names(world.tools.iter().map(|tool| &*tool.name).collect()),
             agents: names(
