@@ -331,6 +331,78 @@ async fn unscreened_requests_may_be_repeated() {
     system.shutdown(Duration::ZERO).await;
 }
 
+/// Guardrail that blocks every text by a rule with the name of its principal.
+struct NamesPrincipal;
+
+impl Agent for NamesPrincipal {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Screen>();
+    }
+}
+
+impl SyncHandler<Screen> for NamesPrincipal {
+    fn handle(&mut self, _: Screen, cx: &mut Context) -> ScreenResult {
+        ScreenResult::blocked_by(&cx.principal().id)
+    }
+}
+
+/// Goal: the guardrail learns the principal of a long text, so that principals take turns. Method:
+/// texts at the limit of short ones and one byte over, by the policy's check and by the chain's.
+#[tokio::test]
+async fn long_texts_have_a_principal() {
+    let system = System::start(1).unwrap();
+    let guard = GuardrailPolicy::new(system.spawn_with(|| NamesPrincipal));
+    let principal = Principal::agent("sender");
+    for (bytes, is_named) in [
+        (SHORT_TEXT_BYTES_MAX, false),
+        (SHORT_TEXT_BYTES_MAX + 1, true),
+    ] {
+        let payload = RawValue::from_string(json!("a".repeat(bytes)).to_string()).unwrap();
+        let crossing = PolicyRequest {
+            direction: Direction::Inbound,
+            principal: &principal,
+            call: CallId::generate(),
+            agent: "peer",
+            message: "callboard.tools.call",
+            payload: &payload,
+        };
+        let direct = guard.check(&payload, TextOrigin::User, &principal).await;
+        let chained = Policy::check(&guard, crossing).await;
+        for blocked in [direct, chained] {
+            let named = blocking_rules(&blocked.unwrap_err()).unwrap();
+            assert_eq!(named == ["sender"], is_named, "{bytes} bytes: {named:?}");
+        }
+    }
+    system.shutdown(Duration::ZERO).await;
+}
+
+/// Goal: a text of up to 16 KiB is screened at once, a longer one takes its turn. Method: the only
+/// place for long texts is taken; a text of one byte over the limit, then one at the limit, which
+/// is answered first; then the place is given back.
+#[tokio::test]
+async fn only_long_texts_wait() {
+    let system = System::start(1).unwrap();
+    let places = LongTextQueue::new(1);
+    let held = places.acquire(&Principal::anonymous()).await.unwrap();
+    let guard = system.spawn_with(move || Guardrail {
+        long_texts: places.clone(),
+        ..Guardrail::default()
+    });
+    let screen = |bytes: usize| {
+        guard.ask(Screen {
+            text: "a ".repeat(bytes).chars().take(bytes).collect(),
+            origin: TextOrigin::User,
+        })
+    };
+    let mut long: FuturesUnordered<_> = [screen(SHORT_TEXT_BYTES_MAX + 1)].into_iter().collect();
+    assert!(long.next().now_or_never().is_none(), "it is sent");
+    assert!(!screen(SHORT_TEXT_BYTES_MAX).await.unwrap().blocked);
+    assert!(long.next().now_or_never().is_none(), "it waits");
+    drop(held);
+    assert!(!long.next().await.unwrap().unwrap().blocked);
+    system.shutdown(Duration::from_secs(5)).await;
+}
+
 /// Goal: a short text doesn't wait for long ones. Method: several long ones, then a short one; it
 /// is answered before they all are.
 #[tokio::test]
