@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &ExecChildArguments) -> u8 {
     let Err(error) = exec(arguments);
     let program = arguments.words.first().cloned().unwrap_or_default();
     output::print_error(format_args!(
-        "failed to start {}: {error}",
+        "{}{}: {error}",
+        child_process::LAUNCH_FAILED_WORDS,
         program.to_string_lossy()
     ));
     child_process::LAUNCH_FAILED_STATUS

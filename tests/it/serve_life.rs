@@ -1,5 +1,6 @@
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -307,7 +308,7 @@ async fn children_end_with_a_killed_gateway() {
 
 /// Goal: a program that is started by `exec-child` replaces it, isn't run for a parent that has
 /// ended, and if it can't be started the exit code and the message say so. Method: this process and
-/// another as the parent; a missing program.
+/// another as the parent; a missing program; as a server, also a script without its interpreter.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn exec_child_replaces_itself() {
@@ -333,4 +334,8 @@ async fn exec_child_replaces_itself() {
     );
     let missing = home.run(&["mcp", "list", "/nowhere/server"]).await;
     missing.with(4, "can't be started: No such file or directory");
+    let script = home.write("script", "#!/no/such\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let unusable = home.run(&["mcp", "list", &script]).await;
+    unusable.with(4, "can't be started: No such file or directory");
 }

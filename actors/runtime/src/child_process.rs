@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 
 use tokio::process::{Child, Command};
@@ -20,6 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Exit status of a launcher that couldn't start the program, as that of a shell.
 pub const LAUNCH_FAILED_STATUS: u8 = 127;
+/// Words before `PROGRAM: ERROR` in the line that such a launcher writes to standard error.
+pub const LAUNCH_FAILED_WORDS: &str = "failed to start ";
 /// Maximum number of children that wait to be started. Further ones wait for room. Fixed.
 const STARTS_QUEUED_MAX: usize = 64;
 /// Bits of a file's mode of which an executable file has at least one.
@@ -41,9 +44,9 @@ struct ChildStart {
 }
 
 /// Makes a launcher start all children of this process from now on. It is called as `WORDS PID --
-/// PROGRAM ARGUMENT…`: it has to end if its parent isn't the process `PID`, and to exit with
-/// [`LAUNCH_FAILED_STATUS`] if it can't replace itself by the program. Only the first call in a
-/// process has an effect.
+/// PROGRAM ARGUMENT…`: it has to end if its parent isn't the process `PID`. If it can't replace
+/// itself by the program, it has to say so ([`LAUNCH_FAILED_WORDS`]) and to exit with
+/// [`LAUNCH_FAILED_STATUS`]. Only the first call in a process has an effect.
 ///
 /// # Errors
 /// If the thread that starts the children can't be started.
@@ -100,7 +103,8 @@ pub fn command<A: AsRef<OsStr>>(
 /// Starts a command of [`command()`]. It must be called within a tokio runtime.
 ///
 /// # Errors
-/// If the program doesn't exist, isn't executable, or can't be started.
+/// If the program doesn't exist, isn't executable, or can't be started. A launcher's failure is
+/// known only when the child has ended ([`launch_failure`]).
 pub async fn start(mut command: Command) -> io::Result<Child> {
     let Some(launcher) = LAUNCHER.get() else {
         return command.spawn();
@@ -119,6 +123,18 @@ pub async fn start(mut command: Command) -> io::Result<Child> {
     let ended = || io::Error::other("the thread that starts child processes has ended");
     launcher.starts.send(start).await.map_err(|_| ended())?;
     child.await.map_err(|_| ended())?
+}
+
+/// Returns the error with which a launcher couldn't start the program, from the exit status of a
+/// child and its standard error. `None` if the child ended for another reason.
+pub fn launch_failure(status: ExitStatus, errors: &str) -> Option<&str> {
+    if status.code() != Some(i32::from(LAUNCH_FAILED_STATUS)) {
+        return None;
+    }
+    errors.lines().rev().find_map(|line| {
+        let (_, told) = line.split_once(LAUNCH_FAILED_WORDS)?;
+        Some(told.rsplit_once(": ")?.1)
+    })
 }
 
 /// Fails as the direct start of a program fails that doesn't exist or isn't executable. The
@@ -152,7 +168,26 @@ fn check_executable(program: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    /// Goal: a launcher's failure is told from a program's own end. Method: rows of exit codes and
+    /// standard error.
+    #[test]
+    fn launch_failures_are_recognized() {
+        let failed = "callboard: failed to start /a: b: No such file or directory (os error 2)\n";
+        for (code, errors, expected) in [
+            (127, failed, Some("No such file or directory (os error 2)")),
+            (1, failed, None),
+            (127, "sh: x: not found\n", None),
+            (127, "", None),
+        ] {
+            // A wait status has the exit code in its second byte.
+            let status = ExitStatus::from_raw(code << 8);
+            assert_eq!(launch_failure(status, errors), expected, "{code} {errors}");
+        }
+    }
 
     /// Goal: a program that can't be started is refused with the system's own words before a
     /// launcher runs. Method: missing ones with and without a path, a file that isn't executable,

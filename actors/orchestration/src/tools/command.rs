@@ -440,8 +440,12 @@ async fn spawn_and_wait(
             Either::Right((_, waiting)) => waiting.await,
         }
     };
+    let status = ended?;
+    if let Some(error) = child_process::launch_failure(status, &kept_errors.text()) {
+        return Err(io::Error::other(error));
+    }
     Ok(CommandOutcome {
-        code: ended?.code(),
+        code: status.code(),
         output: kept,
         errors: kept_errors,
     })

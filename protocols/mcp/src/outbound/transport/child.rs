@@ -1,6 +1,7 @@
 //! Transport to a child process: one message per line on standard input and output.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,7 @@ pub(crate) async fn spawn_child(
     }
     let mut child = child_process::start(start).await.map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
-        TransportError::Unreachable(format!("the server's program can't be started: {error}; check `command`").into())
+        not_started(error)
     })?;
     let group = ProcessGroup(
         child
@@ -137,19 +138,30 @@ async fn write_stdin(mut input: ChildStdin, mut outbox: OutboxReceiver) -> Trans
     CLIENT_ENDED
 }
 
-/// Returns the error of a server that has closed its standard output, with its exit status. Logs
-/// the status and the last lines of standard error.
+/// Returns the error of a server that has closed its standard output, with its exit status, or of
+/// one that was never started. Logs the status and the last lines of standard error.
 async fn exit_error(child: &mut Child, stderr: &mut StderrLog<'_>) -> TransportError {
     let status = timeout(EXIT_STATUS_TIMEOUT, child.wait()).await;
+    let status = status.ok().and_then(Result::ok);
     let how = match status {
-        Ok(Ok(status)) => status.to_string(),
-        _ => "no exit status: it still runs, without standard output".to_owned(),
+        Some(status) => status.to_string(),
+        None => "no exit status: it still runs, without standard output".to_owned(),
     };
     // What it wrote before it ended is in the pipe.
     let _ = timeout(STDERR_DRAIN_TIMEOUT, stderr.read_to_end()).await;
     let (server, last_lines) = (stderr.server, stderr.last_lines());
     callboard_message::log::warn!(by: server, server, %how, last_lines, "a server's program has ended");
-    TransportError::Broken(format!("the server's program has ended ({how})").into())
+    let failure = status.and_then(|status| child_process::launch_failure(status, &last_lines));
+    match failure {
+        Some(error) => not_started(error),
+        None => TransportError::Broken(format!("the server's program has ended ({how})").into()),
+    }
+}
+
+fn not_started(error: impl Display) -> TransportError {
+    TransportError::Unreachable(
+        format!("the server's program can't be started: {error}; check `command`").into(),
+    )
 }
 
 /// Standard error of a server. Each line is logged, and the last ones are kept.
