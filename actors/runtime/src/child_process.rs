@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 
 /// Exit status of a launcher that couldn't start the program, as that of a shell.
 pub const LAUNCH_FAILED_STATUS: u8 = 127;
@@ -110,10 +111,15 @@ pub async fn start(mut command: Command) -> io::Result<Child> {
         return command.spawn();
     };
     // The words after the launcher itself, then the process id and `--`.
-    let program = command.as_std().get_args().nth(launcher.words.len() + 1);
-    if let Some(program) = program {
-        check_program(command.as_std(), program)?;
-    }
+    let words_before = launcher.words.len() + 1;
+    // The folders of a path may be on slow file systems.
+    let checked = spawn_blocking(move || -> io::Result<Command> {
+        if let Some(program) = command.as_std().get_args().nth(words_before) {
+            check_program(command.as_std(), program)?;
+        }
+        Ok(command)
+    });
+    let command = checked.await.map_err(io::Error::other)??;
     let (started, child) = oneshot::channel();
     let start = ChildStart {
         command,
