@@ -11,5 +11,9 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = callboard::cli::run_launcher() {
+        return code;
+    }
     callboard::cli::run(callboard::cli::Arguments::parse())
 }

@@ -21,14 +21,31 @@ pub(super) struct ExecChildArguments {
     words: Vec<OsString>,
 }
 
+/// Name of the command.
+const COMMAND: &str = "exec-child";
 /// Path of this program. It stays valid when the file is replaced by an upgrade.
 const THIS_PROGRAM: &str = "/proc/self/exe";
+
+impl ExecChildArguments {
+    /// Reads a command line of the launcher, without the program's own name. `None` for any other.
+    pub(super) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        if words.next()? != COMMAND {
+            return None;
+        }
+        let parent = words.next()?.to_str()?.parse().ok()?;
+        if words.next()? != "--" {
+            return None;
+        }
+        let words: Vec<_> = words.collect();
+        (!words.is_empty()).then_some(Self { parent, words })
+    }
+}
 
 /// Has this program start all child processes of this process, so that they end with it. Where that
 /// is impossible, they are started directly.
 pub(super) fn install_launcher() {
     if let Err(error) = std::fs::metadata(THIS_PROGRAM)
-        .and_then(|_| child_process::install_launcher([THIS_PROGRAM, "exec-child"]))
+        .and_then(|_| child_process::install_launcher([THIS_PROGRAM, COMMAND]))
     {
         tracing::warn!(%error, "child processes may outlive this process if it is killed");
     }

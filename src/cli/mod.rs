@@ -197,12 +197,18 @@ enum KeysAction {
     },
 }
 
+/// Replaces this process by a program if the command line is that of the launcher of child
+/// processes. Returns `None` if it isn't, or the exit code if that failed. It reads no environment
+/// variable, because they are those of the program.
+#[cfg(target_os = "linux")]
+pub fn run_launcher() -> Option<ExitCode> {
+    let words = std::env::args_os().skip(1);
+    let arguments = exec_child::ExecChildArguments::from_words(words)?;
+    Some(ExitCode::from(exec_child::run(&arguments)))
+}
+
 /// Runs a command and returns its exit code.
 pub fn run(arguments: Arguments) -> ExitCode {
-    #[cfg(target_os = "linux")]
-    if let CliCommand::ExecChild(arguments) = &arguments.command {
-        return ExitCode::from(exec_child::run(arguments));
-    }
     let log_default = if matches!(
         arguments.command,
         CliCommand::Serve(_) | CliCommand::Stdio(_)

@@ -1,5 +1,7 @@
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -308,7 +310,8 @@ async fn children_end_with_a_killed_gateway() {
 
 /// Goal: a program that is started by `exec-child` replaces it, isn't run for a parent that has
 /// ended, and if it can't be started the exit code and the message say so. Method: this process and
-/// another as the parent; a missing program; as a server, also a script without its interpreter.
+/// another as the parent; a missing program; as a server, also a script without its interpreter;
+/// with a variable in the environment that isn't Unicode.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn exec_child_replaces_itself() {
@@ -332,6 +335,10 @@ async fn exec_child_replaces_itself() {
         127,
         "failed to start /nowhere/server: No such file or directory",
     );
+    // A variable that callboard would refuse is the program's own.
+    let mut own = home.callboard(&["exec-child", &this, "--", "sh", "-c", "exit 7"]);
+    own.env("CALLBOARD_LOG", OsStr::from_bytes(b"\xff"));
+    assert_eq!(own.status().await.unwrap().code(), Some(7));
     let missing = home.run(&["mcp", "list", "/nowhere/server"]).await;
     missing.with(4, "can't be started: No such file or directory");
     let script = home.write("script", "#!/no/such\n");
