@@ -288,7 +288,8 @@ impl Task {
     }
 
     /// Returns true if the task's worker was lost while it ran the task: its lease is still there
-    /// and wasn't released ([`LeaseView::RELEASED`]). To be asked only of a task that is ready.
+    /// and wasn't released ([`LeaseView::RELEASED`]). It may be the same process that couldn't renew
+    /// the lease. To be asked only of a task that is ready.
     pub(super) fn has_lost_worker(&self) -> bool {
         let is_lost = |lease: &LeaseView| lease.until != LeaseView::RELEASED;
         self.state != TaskState::Submitted && self.lease.as_ref().is_some_and(is_lost)

@@ -396,11 +396,11 @@ impl Task {
             OnRestart::Resume
                 if self.has_lost_worker() && self.lost_workers >= TASK_RERUNS_MAX_DEFAULT =>
             {
-                let ends = u64::from(self.lost_workers) + 1;
+                let losses = u64::from(self.lost_workers) + 1;
                 vec![TaskStep::Failed(Failure::unavailable(format!(
-                    "the node ended {ends} times while this ran, and it was run again \
-                     {TASK_RERUNS_MAX_DEFAULT} times (the limit): look for what ends the node, \
-                     then send it again"
+                    "its worker was lost {losses} times while this ran, and it was run again \
+                     {TASK_RERUNS_MAX_DEFAULT} times (the limit): look in the node's log for what \
+                     ends the node or keeps it from renewing leases, then send it again"
                 )))]
             }
             OnRestart::Resume => {

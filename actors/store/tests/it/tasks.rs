@@ -301,7 +301,7 @@ async fn reruns_are_bounded() {
         let task = tasks.get(&id).await.unwrap().unwrap();
         assert_eq!(task.state, TaskState::Failed);
         let why = task.status_message.as_deref().unwrap();
-        assert!(why.contains("ended 4 times"), "{why}");
+        assert!(why.contains("lost 4 times"), "{why}");
     })
     .await;
 }
