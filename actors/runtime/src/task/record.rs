@@ -206,7 +206,8 @@ pub struct Task {
     pub open_children: u32,
     /// True if a cancellation was requested and the worker hasn't applied it yet.
     pub cancel_requested: bool,
-    /// Number of workers that were lost while they ran the task ([`Task::set_lease`]).
+    /// Number of workers that were lost while they ran the task ([`Task::set_lease`]), since it
+    /// last waited for an answer or a credential.
     pub lost_workers: u32,
     /// Current lease, which may have expired; `None` if no worker has the task.
     pub lease: Option<LeaseView>,
@@ -292,7 +293,7 @@ impl Task {
     /// the lease. To be asked only of a task that is ready.
     pub(super) fn has_lost_worker(&self) -> bool {
         let is_lost = |lease: &LeaseView| lease.until != LeaseView::RELEASED;
-        self.state != TaskState::Submitted && self.lease.as_ref().is_some_and(is_lost)
+        self.state == TaskState::Working && self.lease.as_ref().is_some_and(is_lost)
     }
 
     /// Gives the task a new lease. If its former worker was lost while it ran the task, that is

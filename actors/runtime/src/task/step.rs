@@ -223,6 +223,10 @@ impl Task {
 
     fn apply_one(&mut self, step: TaskStep, now: SystemTime) -> TaskResult<CompactEvent> {
         let state = self.state_after(&step)?;
+        if matches!(step, TaskStep::Asked(_) | TaskStep::AuthWanted(_)) {
+            // What waits for somebody isn't what ends its workers.
+            self.lost_workers = 0;
+        }
         let rest = self.store_body(step);
         self.state = state;
         if state.is_terminal() {

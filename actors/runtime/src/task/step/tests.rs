@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::task::{NewTask, TaskOwner};
+use crate::task::{LeaseView, NewTask, TaskOwner};
 
 fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(second)
@@ -258,6 +258,38 @@ fn events_have_a_limit() {
         (events[0].number, events[0].state),
         (TASK_EVENTS_MAX_DEFAULT + 1, TaskState::Completed)
     );
+}
+
+/// Goal: a task during which workers are lost fails after some reruns, and a bystander that waits
+/// for an answer each time goes on. Method: one of each, with as many lost workers as are allowed,
+/// and one more.
+#[test]
+fn only_working_tasks_count_lost_workers() {
+    let goes_on = |waits: bool| {
+        let lease = || LeaseView {
+            worker: "w".to_owned(),
+            epoch: 1,
+            until: at(1_000),
+        };
+        let mut task = submitted();
+        task.on_restart = OnRestart::Resume;
+        task.set_lease(lease());
+        task.apply(&TaskStep::Start, at(1_000)).unwrap();
+        for _ in 0..=TASK_RERUNS_MAX_DEFAULT {
+            if waits {
+                task.apply(&asked("q"), at(1_000)).unwrap();
+            }
+            let steps = task.recovery_steps();
+            if steps.iter().any(TaskStep::is_end) {
+                return false;
+            }
+            task.apply_all(steps, at(1_000)).unwrap();
+            task.set_lease(lease());
+        }
+        true
+    };
+    assert!(!goes_on(false));
+    assert!(goes_on(true));
 }
 
 /// Goal: a principal owns its tasks across sessions; an anonymous one owns them by session. Method:
