@@ -5,6 +5,9 @@
 //! signal follows the thread that started the child, so one thread that lives as long as the
 //! process starts them all. Without a launcher, children are started directly and notice the end of
 //! this process by their standard input only.
+//!
+//! The signal reaches the child only, not the processes that it starts: what runs behind `npx` or
+//! `sh -c` outlives a killed host unless it ends when its standard input is closed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
