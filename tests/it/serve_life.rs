@@ -1,8 +1,5 @@
-use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -315,6 +312,10 @@ async fn children_end_with_a_killed_gateway() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn exec_child_replaces_itself() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+
     let home = Home::new();
     let this = std::process::id().to_string();
     let run = async |parent: &str, words: &[&str]| {
