@@ -41,7 +41,7 @@ pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
 /// Default maximum number of times that a task is run again because its worker was lost: the
 /// process ended without releasing it, or couldn't renew its lease in time. Then the task fails,
 /// because it may be what ends the processes. Fixed.
-pub const TASK_RERUNS_MAX_DEFAULT: u32 = 3;
+pub const TASK_RERUNS_MAX_DEFAULT: u32 = 10;
 /// Duration of a worker's lease on a task. The worker has to renew it before.
 pub const TASK_LEASE: Duration = Duration::from_secs(30);
 /// Interval at which a worker renews its leases.

@@ -16,8 +16,8 @@ use crate::kit::{Child, Opened, of_parent, stores};
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Number of tasks in the graph.
 const PARTS: usize = 30;
-/// Number of kills of the process.
-const KILLS: usize = 15;
+/// Number of kills of the process: as many as a task may be run again.
+const KILLS: u32 = TASK_RERUNS_MAX_DEFAULT;
 /// Number of concurrent runners in the process.
 const RUNNERS: usize = 4;
 const STORE: &str = "CALLBOARD_STORE_CHILD";
