@@ -392,8 +392,8 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
         let (event, span) = match event {
             Ok((event, span)) => (event, bytes(span)),
             Err(error) => {
-                let at = byte(error.marker().index());
-                problems.error(Some(at..(at + 1).max(1)), error.info());
+                let at = error.marker().index();
+                problems.error(Some(byte(at)..byte(at + 1)), error.info());
                 return None;
             }
         };

@@ -51,10 +51,12 @@ impl FairShare {
     /// 100, one principal may use all.
     pub fn new(max: usize, percent: u8) -> Self {
         let part = max.saturating_mul(percent.min(100).into()) / 100;
+        // A small share leaves a place for others too.
+        let reserve = part.max(usize::from(max >= 4));
         Self {
             max,
             share: part.max(1),
-            reserve: part.min(max - part),
+            reserve: reserve.min(max - part),
         }
     }
 
@@ -401,6 +403,8 @@ mod tests {
             (4, 25, [3, 1, 0]),
             (64, 25, [48, 16, 0]),
             (64, 10, [58, 6, 0]),
+            (64, 1, [63, 1, 0]),
+            (8, 10, [7, 1, 0]),
             (64, 100, [64, 0, 0]),
             (8, 75, [6, 2, 0]),
             (896, 25, [672, 224, 0]),
