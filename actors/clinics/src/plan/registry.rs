@@ -20,7 +20,8 @@ pub struct ClinicEntry {
     pub id: String,
     /// Medical specialty in one or two words, for example `cardiology`.
     pub specialty: String,
-    /// URL of the clinic, to which the host connects at its start. Plans never contain it.
+    /// URL of the clinic. Its form is checked at the start of the host, which connects at the first
+    /// call. Plans never contain it.
     #[serde(default)]
     pub url: String,
     /// Conditions that the clinic treats, in any language.

@@ -47,7 +47,8 @@ pub(super) enum WordRole {
     OnePatient,
     /// Filler word that doesn't change the request.
     Filler,
-    /// Preposition inside the name of a condition: `doença de pele`.
+    /// Preposition such as `of` or `de`. Kept only between two words of a search text (`dor de
+    /// cabeça`), else ignored.
     Of,
 }
 

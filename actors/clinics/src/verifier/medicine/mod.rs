@@ -28,7 +28,8 @@ const AMOUNT_TOLERANCE: f64 = 1e-4;
 /// Claims that the records make about medicines: which medicine, dose, schedule and route.
 pub(in crate::verifier) struct RecordedMedicines {
     claims: Vec<MedicineClaim>,
-    /// Stems, longer than three bytes, of the words of the medicine names in prescriptions.
+    /// Stems, longer than three bytes, of the words of all medicine names in prescriptions, also of
+    /// listed medicines. A word with such a stem counts as a medicine.
     unlisted: Vec<String>,
     /// Text of all records without echoes, in folded form, in which treatments are searched for.
     text: String,

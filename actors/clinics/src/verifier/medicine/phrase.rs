@@ -118,7 +118,8 @@ pub(super) fn is_link_or_form(token: &Token) -> bool {
     })
 }
 
-/// Returns whether a token may stand between a medicine and the dose after it.
+/// Returns whether a token may stand between an unlisted medicine and the dose after it. For other
+/// medicines, any token may.
 pub(super) fn is_filler(token: &Token) -> bool {
     match token {
         Token::Word(w) => is_one_of(
@@ -211,7 +212,9 @@ pub(in crate::verifier::medicine) fn parse_dose(
 
 /// Parses a dose of a part of a piece: "half a tablet", "half of a 200 mg tablet". `value` is the
 /// number before, and `at` the index of the token after it. `None` if the number isn't below 1, no
-/// article or `of` follows it, or no word for a piece follows that within four tokens.
+/// article or `of` follows it, or no word for a piece follows that within four tokens. Returns the
+/// same as [`parse_dose`], always without a schedule. The count ends before a strength such as
+/// "200 mg tablet", which is then parsed as a dose of its own.
 fn parse_half_dose(
     tokens: &[Token],
     value: f64,
