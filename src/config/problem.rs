@@ -51,6 +51,15 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
+/// Returns the range extended to whole characters and cut at the end of the text: a parser may point behind the last character,
+/// or into one.
+fn whole_chars(text: &str, span: Range<usize>) -> Range<usize> {
+    let is_boundary = |at: &usize| text.is_char_boundary(*at);
+    let start = (0..=span.start).rev().find(is_boundary);
+    let end = (span.end..text.len()).find(is_boundary);
+    start.unwrap_or(0)..end.unwrap_or(text.len())
+}
+
 /// Collects the problems of one text, up to [`PROBLEMS_MAX`].
 #[derive(Debug)]
 pub(crate) struct ProblemCollector<'a> {
@@ -132,6 +141,7 @@ impl<'a> ProblemCollector<'a> {
         }
         // TOML tables that exist only as parts of header names have no position.
         let span = span.filter(|span| span.end > 0 && span.start <= self.text.len());
+        let span = span.map(|span| whole_chars(self.text, span));
         let (line, column) = span
             .as_ref()
             .map_or((0, 0), |span| line_and_column(self.text, span.start));

@@ -130,22 +130,43 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     text.into_iter().collect()
 }
 
+/// Checks what holds for any text.
+fn check(text: &str, is_yaml: bool) {
+    let (topology, problems) = parse_topology(text, is_yaml, Path::new("/nowhere"), false);
+    assert!(
+        problems.len() <= PROBLEMS_MAX + 1,
+        "{} problems",
+        problems.len()
+    );
+    let has_error = problems
+        .iter()
+        .any(|problem| problem.level == Severity::Error);
+    assert_eq!(topology.is_none(), has_error, "{problems:?}");
+    for problem in &problems {
+        assert!(problem.line <= text.lines().count() + 1, "{problem:?}");
+        if let Some(span) = &problem.span {
+            assert!(text.get(span.clone()).is_some(), "{problem:?}");
+        }
+    }
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Goal: no text makes the reader panic or point beside the file, and a file with an error is no topology. Method: files of
     /// the repository with up to six edits, each in both notations.
     #[test]
-    fn nearly_right_files(which in any::<Index>(), edits in vec(edit(), 1..=6), other: bool) {
+    fn nearly_right_files(which in any::<Index>(), edits in vec(edit(), 1..=6), other in any::<bool>()) {
         let (file, is_yaml) = FILES[which.index(FILES.len())];
-        let text = edited(file, &edits);
-        let (topology, problems) = parse_topology(&text, is_yaml != other, Path::new("/nowhere"), false);
-        prop_assert!(problems.len() <= PROBLEMS_MAX + 1, "{} problems", problems.len());
-        let has_error = problems.iter().any(|problem| problem.level == Severity::Error);
-        prop_assert_eq!(topology.is_none(), has_error);
-        for problem in &problems {
-            prop_assert!(problem.line <= text.lines().count() + 1, "{problem:?}");
-            if let Some(span) = &problem.span {
-                prop_assert!(text.get(span.clone()).is_some(), "{problem:?}");
-            }
-        }
+        check(&edited(file, &edits), is_yaml != other);
+    }
+}
+
+/// Goal: the same for a file that ends too early, whose parser points behind the end. Method: a YAML file, cut at every byte.
+#[test]
+fn cut_files() {
+    for (file, is_yaml) in FILES.iter().filter(|(_, is_yaml)| *is_yaml) {
+        let ends = (0..=file.len()).filter(|end| file.is_char_boundary(*end));
+        ends.for_each(|end| check(&file[..end], *is_yaml));
     }
 }
