@@ -1,12 +1,13 @@
 //! Verifier agent: decides by three rules whether an answer may be shown, without a model.
 //!
 //! - **R1** no dose and no treatment that isn't in the clinics' answers;
-//! - **R2** no full name, government id, birth date, address or contact of a person, unless the
-//!   caller may see them;
+//! - **R2** no personal name, id number, birth date, address or contact; a caller with the right to
+//!   it sees those in the records;
 //! - **R3** no diagnosing, no prescribing, no advice against seeing a doctor.
 //!
 //! Each rule reads the aggregated results and the final text; R1 and R3 skip echoes of the request,
-//! such as the question. Data that is too long or nested too deeply counts as unsafe.
+//! such as the question, in the text only quoted ones. Data that is too long or nested too deeply
+//! counts as unsafe.
 
 mod identity;
 mod medicine;
@@ -66,8 +67,10 @@ impl SyncHandler<Verify> for Verifier {
 }
 
 impl Verify {
-    /// Returns the verdict by the three rules, checked in order. The same input always gives the
-    /// same verdict. The time grows with the product of the sizes of records and answer.
+    /// Returns the verdict: the first broken rule in the order R1, R2, R3, if any. An input above a
+    /// limit is unsafe without a rule. The same input always gives the same verdict. The time grows
+    /// with the product of the sizes of records and answer, and with the square of the records'
+    /// size.
     pub fn verdict(&self) -> Verdict {
         if self.bytes() > VERIFY_BYTES_MAX {
             return Verdict::withheld(None, "Response is too long to be verified.");
@@ -184,7 +187,8 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Returns the size of the text and values that the rules read, in bytes.
+    /// Returns the size compared with [`VERIFY_BYTES_MAX`], in bytes: that of the text, and those
+    /// of results and records as [`text_bytes`] counts them.
     fn bytes(&self) -> usize {
         self.records
             .iter()
@@ -268,15 +272,16 @@ pub enum Rule {
 /// unsafe.
 pub const VALUE_DEPTH_MAX: usize = 64;
 
-/// Kind of a text span, derived from its field and text.
+/// Kind of a text span, derived from its key, the key of the object around it and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SpanKind {
     /// Other text: free text, codes, numbers, and marks in place of withheld data.
     Plain,
-    /// Personal data: name or part of one, id, address, phone, e-mail or date of birth.
+    /// Text under a key of personal data, or a full name composed of such texts. Personal data in
+    /// free text is [`Self::Plain`].
     Identity(IdentityKind),
-    /// Echo of the request, such as the question or the clinic, which isn't evidence for the
-    /// answer.
+    /// Echo of the request, such as the question or the clinic, by its key. It isn't evidence for
+    /// the answer.
     Echo,
 }
 
@@ -297,10 +302,12 @@ enum IdentityKind {
 struct TextSpan {
     pub text: String,
     pub kind: SpanKind,
-    /// Id of the patient: text field `patient_id`, else `id`, of the innermost object that has one.
+    /// Presumed id of the patient, of the innermost object that has one: its text field
+    /// `patient_id` or, without such a field, its `id`, even if that is the id of a medicine.
     /// `None` if none has.
     pub patient: Option<String>,
-    /// Name of the medicine, if the text describes a prescription; else `None`.
+    /// Name of the medicine, if the text is composed of the fields of a prescription; else `None`,
+    /// also for free text about one.
     pub medicine: Option<String>,
 }
 
@@ -421,7 +428,9 @@ fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
 }
 
 /// Returns the prescription that an object describes, as one text like a person would write it, and
-/// the name of its medicine. `None` if the object describes none.
+/// the name of its medicine. `None` if the object describes none: it has neither a key for a
+/// medicine, nor a `name` together with a dose, a schedule or a key such as `medications` above it.
+/// A dose isn't required.
 fn prescription_text(
     map: &Map<String, Value>,
     place: &ValuePosition<'_>,
@@ -525,8 +534,8 @@ static IDENTITY_KEYS: WordTable<IdentityKind> = LazyLock::new(|| {
     ])
 });
 
-/// Returns whether names in an object under this key are names of things, such as medicines or
-/// hospitals, and not of people.
+/// Returns whether a key has a part that speaks of things, such as `medic` or `hospital`. A `name`
+/// in an object under such a key doesn't count as a person's.
 fn is_thing(parent: &str) -> bool {
     is_medication_key(parent)
         || has_any_part(
@@ -535,9 +544,9 @@ fn is_thing(parent: &str) -> bool {
         )
 }
 
-/// Returns whether a value counts as a mark in place of the real one: a word such as `hidden` or
-/// `none`, or any text that has neither an ASCII letter in folded form nor an ASCII digit, for
-/// example `***`.
+/// Returns whether a value counts as a mark in place of the real one: a text whose only letters are
+/// a word such as `hidden` or `none`, whatever digits stand beside it, or any text that has neither
+/// an ASCII letter in folded form nor an ASCII digit, for example `***`, but also a Chinese name.
 fn is_redacted(text: &str) -> bool {
     let letters: String = fold(text)
         .chars()
@@ -566,7 +575,8 @@ fn read_pattern(lines: &str) -> Result<Regex, regex::Error> {
 }
 
 /// Returns a text in folded form: compatibility form, lower case, without accents and invisible
-/// characters, look-alike letters as ASCII. Line breaks are kept.
+/// characters; look-alike letters, dashes, quotation marks and signs such as `½` as ASCII. Line
+/// breaks are kept.
 fn fold(text: &str) -> String {
     remove_disguises(text)
         .chars()

@@ -19,19 +19,20 @@ const OBJECT_WORDS_MAX: usize = 8;
 /// each search takes time. If more sentences give medical advice, the answer counts as unsafe.
 pub(super) const QUOTES_MAX: usize = 256;
 
-/// Number of leading letters of their stems ([`stem`]) by which long words are compared, so that the
-/// English and the Portuguese name of a condition match.
+/// Number of leading letters of their stems ([`stem`]) by which words of at least that length are
+/// compared, so that the English and the Portuguese name of a condition match. Shorter words are
+/// compared as a whole.
 const CONDITION_LETTERS: usize = 7;
 
-/// Text of the records in folded form. Sentences of three or more words that repeat it are
-/// quotations and thus not advice.
+/// Text of the records without echoes, in folded form. Sentences of three or more words that repeat
+/// a part of one text span are quotations and thus not advice.
 pub(super) struct RecordedText {
     /// Words of each text span of the records, separated by one space.
     plain: Vec<String>,
     /// Results of earlier searches: whether a sentence is in a record.
     looked_up: RefCell<HashMap<String, bool>>,
-    /// All words of the records, and the stem prefixes of long ones. Built when a condition is
-    /// first searched for.
+    /// All words of the records, and the keys of long ones by [`stem_key`]. Built when a condition
+    /// is first searched for.
     vocabulary: OnceCell<HashSet<String>>,
 }
 
@@ -46,8 +47,8 @@ impl RecordedText {
     }
 
     /// Returns whether a sentence of three or more words is in one text span of the records; its
-    /// first and last word may be parts of longer ones. After [`QUOTES_MAX`] different sentences,
-    /// it returns `false` for all others.
+    /// first and last word may be parts of longer ones. A shorter sentence never is. After
+    /// [`QUOTES_MAX`] different sentences, it returns `false` for all others.
     fn has_sentence(&self, sentence: &str) -> bool {
         let sentence = plain_words(sentence);
         if words(&sentence).count() <= 2 {
@@ -96,7 +97,8 @@ fn plain_words(text: &str) -> String {
 }
 
 /// Returns the kind of medical advice in the first sentence of `text` that gives some, such as
-/// "prescribing"; `None` if none does. Sentences quoted from `records` aren't advice.
+/// "prescribing"; `None` if none does, or if the patterns can't be compiled. Sentences quoted from
+/// `records` aren't advice, nor are most statements that a person has a recorded condition.
 pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
     let folded = fold(text);
     let sentences = folded
@@ -159,7 +161,7 @@ const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dos
     remedios medicacao dosagem comprimido comprimidos tratamento antibiotico insulina capsule capsules anticoagulant \
     anticoagulante steroid steroids diuretic blocker";
 
-/// Kind of word that must follow the cue of medical advice in its sentence.
+/// Kind of word that must be among the [`OBJECT_WORDS_MAX`] words after the cue of medical advice.
 #[derive(Clone, Copy)]
 enum CueObject {
     /// No further word is needed.

@@ -1,7 +1,8 @@
-//! Rule R2: no full name, government id, birth date, address or contact of a person.
+//! Rule R2: no personal name, id number, birth date, address or contact.
 //!
-//! Values that the clinics' answers mark as personal are searched first, also in disguises, unless
-//! the caller may see them. Patterns, check digits and lists of names find the rest.
+//! Values under keys of personal data in the clinics' answers are searched first, also in
+//! disguises, unless the caller may see them. Patterns, check digits and lists of names find other
+//! values.
 
 mod names;
 mod pattern;
@@ -15,11 +16,11 @@ use regex::Regex;
 
 use super::{IdentityKind, SpanKind, TextSpan, fold, remove_disguises};
 
-/// Returns the kind of personal data found in `text` that may not be shown; `None` if none is
-/// found.
+/// Returns the kind of personal data found in `text`, also in its encoded parts, that may not be
+/// shown; `None` if none is found.
 ///
-/// Values in `withheld`, except short ones and parts of names, are searched for first and may never
-/// appear. Other personal data may appear only if `allowed` covers it.
+/// Values in `withheld`, except short ones, names of one word and parts of names, are searched for
+/// first and may never appear. Other personal data may appear only if `allowed` covers it.
 pub(super) fn find_identity(
     text: &str,
     withheld: &KnownIdentities,
@@ -45,7 +46,7 @@ struct IdentityMatch {
 
 /// Maximum distance, in words, from the given name of a known person to the family name after it.
 /// Up to one word less, such as middle names or initials, may stand between them.
-const BETWEEN_WORDS_MAX: usize = 3;
+const NAME_DISTANCE_WORDS_MAX: usize = 3;
 /// Minimum characters of an id, e-mail address or street with number, without separators, that is
 /// searched for. Shorter ones occur by chance.
 const ID_CHARS_MIN: usize = 5;
@@ -57,7 +58,8 @@ const PHONE_DIGITS: usize = 8;
 /// letter by letter.
 const JOINED_LETTERS_MIN: usize = 8;
 
-/// Personal values of the records, with their kinds.
+/// Personal values of the records in folded form, with their kinds. Either what may not appear, or
+/// what alone may: see [`find_identity`].
 #[derive(Default)]
 pub(in crate::verifier) struct KnownIdentities {
     values: Vec<(IdentityKind, String)>,
@@ -76,7 +78,8 @@ impl KnownIdentities {
     }
 
     /// Returns the kind of the first known personal value, in the order of the records, that `text`
-    /// contains; `None` if it contains none.
+    /// contains in a form that is searched for; `None` if it contains none. Values that are too
+    /// short, names of one word and parts of names are never found.
     fn find(&self, text: &str) -> Option<IdentityKind> {
         if self.values.is_empty() {
             return None;
@@ -88,9 +91,10 @@ impl KnownIdentities {
             .map(|(kind, _)| *kind)
     }
 
-    /// Returns whether each word of `found` is a word of one known personal value, in any order. A
-    /// single letter stands for a word that begins with it. The whole value without separators
-    /// counts too and, except for full names, any part of that. Case and accents don't matter.
+    /// Returns whether each word of `found` is a word of one known personal value of any kind, in
+    /// any order. A single letter stands for a word that begins with it. The whole value without
+    /// separators counts too and, except for full names, any part of that. Case and accents don't
+    /// matter.
     pub fn covers(&self, found: &str) -> bool {
         let folded = fold(found);
         let compacted = compact_text(&folded);
@@ -149,8 +153,10 @@ impl SearchText {
         }
     }
 
-    /// Returns whether the text contains the first part of an address (street and number), which
-    /// identifies it. The town alone doesn't.
+    /// Returns whether the text contains the start of an address's first line: its part before the
+    /// first comma or, if that has no digit, its first two parts. So the street without its number
+    /// or the town alone doesn't count, unless the address has nothing else. Starts that are
+    /// shorter than [`ID_CHARS_MIN`] or have no ASCII letter aren't searched for.
     fn holds_address(&self, value: &str) -> bool {
         let street = value.split(['\n', ';']).next().unwrap_or(value);
         let mut parts = street.split(',').map(str::trim).filter(|p| !p.is_empty());
@@ -183,7 +189,7 @@ impl SearchText {
         };
         let initial = |w: &str| w.len() == 1 && given.starts_with(w);
         let in_words = text.iter().enumerate().any(|(at, word)| {
-            (word == given && near(at + 1, BETWEEN_WORDS_MAX, &|w| w == *family))
+            (word == given && near(at + 1, NAME_DISTANCE_WORDS_MAX, &|w| w == *family))
                 || (word == family && near(at + 1, 1, &|w| w == *given || initial(w)))
                 || (initial(word) && family.len() > 2 && near(at + 1, 2, &|w| w == *family))
         });
@@ -207,7 +213,8 @@ fn compact_text(folded: &str) -> String {
     folded.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// Returns an ISO date in the usual numeric forms; for any other value, only the value itself.
+/// Returns an ISO date as it is and with day or month first, but not with a named month or a short
+/// year; any other value only as it is.
 fn date_forms(value: &str) -> Vec<String> {
     let parts: Vec<&str> = value.split('-').collect();
     match parts[..] {
@@ -232,7 +239,8 @@ fn date_forms(value: &str) -> Vec<String> {
 /// Maximum nesting of encodings, such as base64, that are decoded. Text in deeper ones isn't found.
 const LAYERS_MAX: usize = 2;
 
-/// Returns the text in plain letters, and the decoded content of its encoded parts, such as base64.
+/// Returns the text without disguises, then the decoded content of its runs of base64 and the whole
+/// text without percent-encoding, up to [`LAYERS_MAX`] deep. Upper and lower case are kept.
 fn decoded_readings(text: &str) -> Vec<String> {
     let mut all = vec![remove_disguises(text)];
     let mut layer = 0;

@@ -10,7 +10,7 @@ use callboard_message::text::is_one_of;
 use super::super::IdentityKind;
 use super::IdentityMatch;
 
-/// Maximum number of words in a person's name.
+/// Maximum number of words in a person's name. Further words are examined as if a new name began.
 const NAME_WORDS_MAX: usize = 6;
 
 /// Certainty that a word on a list of names is used as a name.
@@ -51,13 +51,14 @@ fn read_list(data: &'static str) -> NameList {
 struct NameWord<'a> {
     text: &'a str,
     folded: String,
-    /// Whether only white space without a blank line, or the full stop of an initial or a short
-    /// abbreviation, separates the word from the previous one.
+    /// Whether only white space without a blank line, a lone hyphen or apostrophe, or the full stop
+    /// of an initial or a two-letter abbreviation, separates the word from the previous one.
     joined: bool,
     /// Whether the previous word and this one have only a comma between them, with or without white
     /// space.
     after_comma: bool,
-    /// Whether the word is the first of a sentence or line, or after a quotation mark or colon.
+    /// Whether the word is the first of the text, a sentence or a line, or after a double quotation
+    /// mark or colon.
     opens: bool,
 }
 
@@ -103,7 +104,8 @@ fn find_listing(list: &NameList, folded: &str) -> Option<NameListing> {
 }
 
 /// Returns the names of people in `text`: full names, and single ones as [`is_known_alone`] states.
-/// Disguises such as look-alike letters must have been removed from the text.
+/// Names in lower case aren't found. Disguises such as look-alike letters must have been removed
+/// from the text.
 pub(super) fn find_names(text: &str) -> Vec<IdentityMatch> {
     let words = split_words(text);
     let mut hits = Vec::new();
@@ -192,9 +194,10 @@ fn name_at(words: &[NameWord<'_>], at: usize) -> (usize, bool) {
     (if evidence { run.len() } else { 0 }, evidence)
 }
 
-/// Returns whether the word at index `at` alone is a person's name: after a title such as `Mrs`,
-/// any word but an everyday one that isn't a family name; else a given name of four or more letters
-/// without another meaning, except after a doctor's or professor's title. Medicines never are.
+/// Returns whether the capitalised word at index `at` alone is a person's name: after Mr, Mrs, Ms,
+/// Miss, Sra or Dona, any word but an everyday one that isn't a family name; else a given name of
+/// four or more letters without another meaning, except after a doctor's or professor's title.
+/// Medicines never are.
 fn is_known_alone(words: &[NameWord<'_>], at: usize) -> bool {
     let word = &words[at];
     let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
@@ -208,8 +211,9 @@ fn is_known_alone(words: &[NameWord<'_>], at: usize) -> bool {
     (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
-/// Returns how many words from index `at`, up to [`NAME_WORDS_MAX`], could be one name: capitalised
-/// words, initials, and particles such as "de". 0 if the first word isn't capitalised.
+/// Returns how many words from index `at`, up to [`NAME_WORDS_MAX`], could be one name: joined
+/// words that are capitalised and have no digits, initials, and particles such as "de", each
+/// directly before a capitalised word. 0 if the first word isn't capitalised.
 fn name_run_len(words: &[NameWord<'_>], at: usize) -> usize {
     if !words[at].is_capital() {
         return 0;
@@ -230,8 +234,9 @@ fn name_run_len(words: &[NameWord<'_>], at: usize) -> usize {
     end - at
 }
 
-/// Returns the number of words of a name with the family name first, such as "Barker, Margaret", at
-/// index `at`; `None` if there is none.
+/// Returns 2, the number of words of a name with the family name first, such as "Barker, Margaret",
+/// at index `at`; `None` if there is none. Both names must be listed, and the first must open a
+/// sentence or line or have a label.
 fn family_first_len(words: &[NameWord<'_>], at: usize) -> Option<usize> {
     let (family, given) = (&words[at], words.get(at + 1)?);
     let listed = family.family().is_some() && given.given().is_some();
@@ -248,8 +253,8 @@ fn family_first_len(words: &[NameWord<'_>], at: usize) -> Option<usize> {
     .then_some(2)
 }
 
-/// Returns whether a title or an introducing phrase, such as "named", precedes the word at index
-/// `at`.
+/// Returns whether a title, a role such as `nurse`, or an introducing phrase such as "named"
+/// precedes the word at index `at`.
 fn is_labelled(words: &[NameWord<'_>], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
     let joined = words[at].joined;
@@ -278,7 +283,8 @@ fn is_everyday(word: &NameWord<'_>) -> bool {
 
 /// Returns whether the name of `len` words at index `at` counts as that of a thing, such as a
 /// disease, score or hospital, and not of a person: a word for a thing is in it or one of the two
-/// words after it, or a word for a place stands before it.
+/// words after it, even in the next sentence, or a word of [`PLACES`] stands before it, directly or
+/// before a particle.
 fn is_eponym(words: &[NameWord<'_>], at: usize, len: usize) -> bool {
     let inside = words[at..at + len]
         .iter()

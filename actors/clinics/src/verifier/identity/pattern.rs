@@ -8,9 +8,9 @@ use super::super::IdentityKind::{self, Address, BirthDate, Email, Id, Phone};
 use super::super::read_pattern;
 use super::IdentityMatch;
 
-/// Returns all personal data in `text` that has a fixed pattern, such as id and phone numbers.
-/// Accents and disguises must have been removed from the text. If the patterns can't be compiled,
-/// the whole text counts as an id.
+/// Returns all personal data in `text` that has a fixed pattern, such as id and phone numbers, in
+/// the order of the pattern table. Accents and disguises must have been removed from the text, its
+/// upper case kept. If the patterns can't be compiled, the whole text counts as an id.
 pub(super) fn find_patterns(text: &str) -> Vec<IdentityMatch> {
     let Ok(shapes) = &*SHAPES else {
         // Without its patterns the rule can't decide, so nothing may pass.
@@ -44,8 +44,8 @@ fn has_digits(text: &str) -> bool {
     digits(text).len() >= 4
 }
 
-/// Returns whether a text has the digits of a phone number (7 to 20) and isn't a date with the year
-/// first, such as `1980-03-15`. Other dates aren't recognised.
+/// Returns whether a text has 7 to 20 digits, as phone numbers do, and isn't a date with the year
+/// first, such as `1980-03-15`. Other dates pass as phone numbers.
 fn is_phone(text: &str) -> bool {
     let digits = digits(text).len();
     let date = text.len() == 10 && text.split(['-', '.', '/', ' ']).map(str::len).eq([4, 2, 2]);
@@ -56,8 +56,8 @@ fn is_ipv4(text: &str) -> bool {
     text.split('.').all(|part| part.parse::<u8>().is_ok()) && !text.starts_with('0')
 }
 
-/// Row of the pattern table: the kind of personal data, a check that a match must pass, and the
-/// patterns.
+/// Row of the pattern table: the kind of personal data, a check that the value must pass, and the
+/// patterns. The value is the last group that matched, else the whole match.
 type PatternRow<Patterns> = (IdentityKind, fn(&str) -> bool, Patterns);
 
 static SHAPES: LazyLock<Result<Vec<PatternRow<Vec<Regex>>>, regex::Error>> = LazyLock::new(|| {
@@ -243,8 +243,9 @@ fn all_same(digits: &[u32]) -> bool {
     digits.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// Returns whether a text is a valid CPF (Brazil): eleven digits, not all the same, the last two of
-/// them check digits modulo 11.
+/// Returns whether the digits of a text are a valid CPF (Brazil): eleven, not all the same, the
+/// last two of them check digits modulo 11. A CPF with separators counts as an id without this
+/// check.
 fn is_cpf(text: &str) -> bool {
     let Some(d) = digits_exactly(11, text) else {
         return false;
@@ -261,8 +262,8 @@ fn is_cpf(text: &str) -> bool {
     check(9) == d[9] && check(10) == d[10]
 }
 
-/// Returns whether a text is a valid NHS number (England): ten digits, not all the same, the last
-/// one a check digit modulo 11.
+/// Returns whether the digits of a text are a valid NHS number (England): ten, not all the same,
+/// the last one a check digit modulo 11. A number with spaces counts as an id without this check.
 fn is_nhs_number(text: &str) -> bool {
     let Some(d) = digits_exactly(10, text) else {
         return false;
@@ -276,8 +277,9 @@ fn is_nhs_number(text: &str) -> bool {
     (11 - sum % 11) % 11 == d[9]
 }
 
-/// Returns whether a text is a valid Aadhaar number (India): twelve digits with a Verhoeff check
-/// digit, the first 2 or more, not all the same.
+/// Returns whether the digits of a text are a valid Aadhaar number (India): twelve with a Verhoeff
+/// check digit, the first 2 or more, not all the same. A number with separators counts as an id
+/// without this check.
 fn is_aadhaar(text: &str) -> bool {
     digits_exactly(12, text).is_some_and(|d| d[0] >= 2 && is_verhoeff_valid(&d))
 }

@@ -21,7 +21,7 @@ const ENDING_LETTERS_MIN: usize = 7;
 pub(super) enum Medicine {
     /// Medicine on the embedded list, by its index there.
     Listed(usize),
-    /// Medicine that isn't on the list, by the stem of its name.
+    /// Medicine that isn't on the list, by the stem of one word of its name.
     Unlisted(String),
 }
 
@@ -29,6 +29,7 @@ pub(super) enum Medicine {
 /// medicines are recognised.
 pub(super) struct Lexicon {
     generics: Vec<String>,
+    /// Index in `generics`, and whether the name counts only beside a dose, by the name's key.
     names: HashMap<String, (usize, bool)>,
     ending: Option<Regex>,
 }
@@ -73,9 +74,10 @@ impl Lexicon {
     }
 
     /// Returns the medicine with the longest name at the start of `tokens`, a flag, and the number
-    /// of the name's tokens. The flag is set if the name also has an everyday meaning: then it
-    /// counts as a medicine only beside a dose. Without a listed name, the first word counts as a
-    /// medicine by its ending ([`ENDINGS`]). `None` if it has no such ending either.
+    /// of the name's tokens. The flag is set if the name also has an everyday meaning: a claim then
+    /// needs a dose beside it, but other callers ignore the flag. Without a listed name, a first
+    /// word of [`ENDING_LETTERS_MIN`] letters or more counts as a medicine by its ending
+    /// ([`ENDINGS`]). `None` if there is neither.
     pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
         let mut key = String::new();
         let mut best = None;
@@ -104,8 +106,9 @@ impl Lexicon {
         looks.then(|| (Medicine::Unlisted(stem(word)), false, 1))
     }
 
-    /// Returns a medicine's name as it may be shown to a person. An unlisted word isn't shown,
-    /// because it might be personal data.
+    /// Returns a medicine's generic name, also for a brand, as it may be shown to a person. An
+    /// unlisted word isn't shown, because it might be personal data: "an unlisted medicine" stands
+    /// for it.
     pub fn display(&self, medicine: &Medicine) -> String {
         let Medicine::Listed(index) = medicine else {
             return "an unlisted medicine".to_owned();
@@ -126,7 +129,7 @@ const ENDINGS: &str = "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastati
     |profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir\
     |cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$";
 
-/// Appends a word or number to a lookup key of the list; signs are skipped.
+/// Appends the stem of a word, or a number, to a lookup key of the list; signs are skipped.
 fn append_to_key(key: &mut String, token: &Token) {
     let part = match token {
         Token::Word(word) => stem(word),
@@ -148,9 +151,10 @@ fn name_key(name: &str) -> String {
     key
 }
 
-/// Reduces the English, Portuguese and Spanish form of a medicine's name to one spelling:
-/// amiodarone and amiodarona, warfarin and varfarina, hydrochlorothiazide and hidroclorotiazida.
-/// Words that are shorter than [`STEM_LETTERS_MIN`] or not ASCII are returned unchanged.
+/// Returns the stem of a folded word, which the English, Portuguese and Spanish form of a
+/// medicine's name share: amiodarone and amiodarona, warfarin and varfarina, hydrochlorothiazide
+/// and hidroclorotiazida. Words that are shorter than [`STEM_LETTERS_MIN`] or not ASCII are
+/// returned unchanged.
 pub(in crate::verifier) fn stem(word: &str) -> String {
     if word.len() < STEM_LETTERS_MIN || !word.is_ascii() {
         return word.to_owned();

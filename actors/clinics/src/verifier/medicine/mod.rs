@@ -1,4 +1,4 @@
-//! Rule R1: no dose and no treatment that isn't in the records.
+//! Rule R1: no dose, schedule, route or treatment that isn't in the records.
 
 mod lexicon;
 mod phrase;
@@ -16,21 +16,22 @@ use token::{Token, UnitKind, sentences};
 pub(super) use lexicon::stem;
 
 /// Returns whether a word in folded form names a medicine, by the embedded list or by its ending.
-/// Names that are also everyday words count.
+/// Names that are also everyday words count; medicines that only the records name don't.
 pub(super) fn is_medicine(folded: &str) -> bool {
     let tokens = sentences(folded).concat();
     LEXICON.find(&tokens).is_some()
 }
 
-/// Relative difference up to which two amounts count as equal, because unit conversions round.
+/// Relative difference up to which two amounts, or times a day, count as equal, because unit
+/// conversions round.
 const AMOUNT_TOLERANCE: f64 = 1e-4;
 
 /// Claims that the records make about medicines: which medicine, dose, schedule and route.
 pub(in crate::verifier) struct RecordedMedicines {
     claims: Vec<MedicineClaim>,
-    /// Stems, longer than three bytes, of the words of all medicine names in prescriptions, also of
-    /// listed medicines. A word with such a stem counts as a medicine.
-    unlisted: Vec<String>,
+    /// Stems, longer than three bytes, of the words of all medicine names in prescription objects
+    /// of the records, also of listed medicines. A word with such a stem counts as a medicine.
+    prescribed_stems: Vec<String>,
     /// Text of all records without echoes, in folded form, in which treatments are searched for.
     text: String,
 }
@@ -50,14 +51,14 @@ fn treatment_note(treatment: &str) -> String {
 impl RecordedMedicines {
     /// Collects the claims about medicines from all records; echoes are left out.
     pub fn new(lines: &[TextSpan]) -> Self {
-        let mut unlisted: Vec<String> = lines
+        let mut prescribed_stems: Vec<String> = lines
             .iter()
             .filter_map(|l| l.medicine.as_deref())
             .flat_map(|m| words(&fold(m)).map(stem).collect::<Vec<_>>())
             .collect();
-        unlisted.retain(|n| n.len() > 3);
+        prescribed_stems.retain(|n| n.len() > 3);
         let claims = asserted_spans(lines)
-            .flat_map(|l| parse_claims(&l.text, l.patient.as_deref(), &unlisted))
+            .flat_map(|l| parse_claims(&l.text, l.patient.as_deref(), &prescribed_stems))
             .collect();
         let text = asserted_spans(lines)
             .map(|l| fold(&l.text))
@@ -65,16 +66,17 @@ impl RecordedMedicines {
             .join("\n");
         Self {
             claims,
-            unlisted,
+            prescribed_stems,
             text,
         }
     }
 
     /// Returns the verdict's note for the first claim about a medicine in `text` that no record
-    /// supports, or else for the first such treatment; `None` if there is neither. `patient` is the
-    /// id of the patient whom the text concerns, if known.
+    /// supports, or else for the first such treatment; `None` if there is neither. A mere mention
+    /// of a medicine is a claim; a denied one without a dose needs no record. `patient` is the id
+    /// of the patient whom the text concerns, if known.
     pub fn check(&self, text: &str, patient: Option<&str>) -> Option<String> {
-        let ungrounded = parse_claims(text, patient, &self.unlisted)
+        let ungrounded = parse_claims(text, patient, &self.prescribed_stems)
             .into_iter()
             .find_map(|claim| self.unsupported_note(&claim));
         ungrounded.or_else(|| self.unrecorded_treatment(text))
@@ -83,7 +85,7 @@ impl RecordedMedicines {
     /// Checks each part of a text about several patients as [`Self::check`] does, and returns the
     /// first note. A part ends at an empty line and before a line that names another patient first.
     /// If a line names several, or none does, the patient of its part is unknown. Only patients
-    /// with recorded claims are recognised.
+    /// with recorded claims are recognised, by their ids exactly as recorded.
     pub fn check_about_patients(&self, text: &str) -> Option<String> {
         let ids: BTreeSet<&str> = self
             .claims
@@ -165,7 +167,8 @@ impl RecordedMedicines {
     }
 
     /// Returns the verdict's note for the first of [`TREATMENTS`] that a sentence with a word of
-    /// [`PLAN_WORDS`] and without a negation names, but no record; `None` if there is none.
+    /// [`PLAN_WORDS`] and none of [`DENIAL_WORDS`] names, but no record; `None` if there is none. A
+    /// record of any patient counts, even one that denies the treatment.
     fn unrecorded_treatment(&self, text: &str) -> Option<String> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
@@ -184,7 +187,7 @@ impl RecordedMedicines {
 }
 
 /// Returns whether a dose in this unit implies a medicine even if none is named beside it. Other
-/// units, such as volumes and percentages, don't.
+/// units, such as volumes, percentages, drops and vials, don't.
 fn speaks_of_medicine(kind: UnitKind) -> bool {
     matches!(
         kind,
@@ -192,9 +195,10 @@ fn speaks_of_medicine(kind: UnitKind) -> bool {
     )
 }
 
-/// Returns whether the claimed dose and schedule match the recorded ones. A claim without a
-/// schedule is compared by its dose alone; one with a schedule never matches a record without. If
-/// one of the schedules is a total of a day or other period, equal amounts of a day match too.
+/// Returns whether the claimed dose and schedule match the recorded ones; medicine, route and
+/// patient aren't compared. A claim without a schedule is compared by its dose alone; one with a
+/// schedule never matches a record without. If one of the schedules is a total of a day or other
+/// period, equal amounts of a day match too.
 fn matches_record(said: &MedicineClaim, recorded: &MedicineClaim) -> bool {
     let Some(schedule) = said.schedule else {
         return is_same_dose(said, recorded);
@@ -258,7 +262,9 @@ const PLAN_WORDS: &str = "treat treated treatment start started undergo underwen
 const DENIAL_WORDS: &str =
     "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
-/// Treatments, and classes of medicines. Each has its spellings in folded form, separated by `|`.
+/// Treatments, and classes of medicines, by the name shown. Each has parts of its spellings in
+/// folded form, separated by `|`; they count inside longer words too, such as `stent` in
+/// `persistent`.
 const TREATMENTS: &[(&str, &str)] = &[
     ("Chemotherapy", "chemotherap|quimioterap"),
     ("Radiotherapy", "radiotherap|radiation therap|radioterap"),
@@ -292,14 +298,15 @@ const TREATMENTS: &[(&str, &str)] = &[
 /// Maximum number of tokens between a dose and a medicine after it ("200 mg tablets of
 /// amiodarone"), or between an ambiguous name and its dose.
 const FORWARD_TOKENS_MAX: usize = 3;
-/// Maximum number of tokens from a dose to an unlisted medicine before it: "zorblatin at a dose of
-/// 50 mg".
+/// Maximum distance, in tokens, from a dose to an unlisted medicine before it: "zorblatin at a dose
+/// of 50 mg". Up to one token less may stand between them.
 const BACKWARD_TOKENS_MAX: usize = 6;
 
 #[derive(Clone)]
 struct Dose {
     kind: UnitKind,
-    /// Amounts in the base unit of their kind; more than one for a range or a combination.
+    /// Amounts in the base unit of their kind; two for a range, a combination (875/125 mg) or an
+    /// amount with its deviation (10 ± 2 mg).
     amounts: Vec<f64>,
     /// Reference quantity of the dose, such as body weight; `None` for an absolute dose.
     per: Option<phrase::DosePer>,
@@ -326,7 +333,7 @@ struct MedicineClaim {
     route: Option<phrase::RouteName>,
     /// Id of the patient whom the claim concerns; `None` if unknown.
     patient: Option<String>,
-    /// Whether the sentence holds a negation: "no record of digoxin".
+    /// Whether the sentence holds a negation, as [`phrase::denies`] states: "no record of digoxin".
     is_denied: bool,
 }
 
@@ -344,8 +351,9 @@ struct PlacedPart {
     item: ClaimPart,
 }
 
-/// Parses all claims about medicines in `text`. `known` are stems of further words that count as
-/// medicines.
+/// Parses all claims about medicines in `text`. A dose in a sentence without a medicine belongs to
+/// the last one before, if any. All claims are about `patient`. `known` are stems of further words
+/// that count as medicines.
 fn parse_claims(text: &str, patient: Option<&str>, known: &[String]) -> Vec<MedicineClaim> {
     let mut all = Vec::new();
     let mut last: Option<Medicine> = None;
@@ -488,8 +496,9 @@ impl SentenceParser<'_> {
             ) || self.medicine_beside(placed))
     }
 
-    /// Returns whether a medicine is near the amount, or a schedule, route or preparation follows
-    /// it.
+    /// Returns whether a medicine of the list or with a typical ending begins within three tokens
+    /// before the amount or two after it, or a schedule, route or preparation within two after it.
+    /// Medicines that only the records name don't count.
     fn medicine_beside(&self, placed: &PlacedPart) -> bool {
         let before = (1..=3).filter_map(|n| placed.start.checked_sub(n));
         let after = || placed.end..(placed.end + 2).min(self.tokens.len());
@@ -504,7 +513,8 @@ impl SentenceParser<'_> {
     }
 
     /// Returns whether a dose belongs to the medicine after it: "5 mg amlodipine", "200 mg tablets
-    /// of amiodarone".
+    /// of amiodarone". Without `of` or `de` between them, it doesn't if the medicine before has no
+    /// dose yet.
     fn belongs_to_next(&self, dose: &PlacedPart, next: Option<&PlacedPart>) -> bool {
         let Some(next) = next.filter(|n| names_medicine(n)) else {
             return false;
@@ -521,9 +531,10 @@ impl SentenceParser<'_> {
         between.len() <= FORWARD_TOKENS_MAX && only_links && (linked || taken)
     }
 
-    /// Returns the claim that a dose belongs to: that of the medicine before it, that of a longer
-    /// word before it that isn't an ordinary one, or else the `pending` claim. If the medicine's
-    /// claim has such a dose already, a new claim about the same medicine is added.
+    /// Returns the claim that a dose belongs to: that of the medicine before it in the sentence,
+    /// else that of the nearest word before it that isn't a filler, if this has five or more
+    /// letters and isn't an ordinary one, else the `pending` claim. If the medicine's claim has
+    /// such a dose already, a new claim about the same medicine is added.
     fn claim_of_dose<'c>(
         &'c mut self,
         dose: &Dose,

@@ -14,7 +14,7 @@ pub(super) enum DosePer {
     Weight,
     /// Per square metre of body surface.
     Surface,
-    /// Per millilitre: the strength of a liquid.
+    /// Per millilitre: the strength of a liquid. Laboratory values in this unit aren't told apart.
     Millilitre,
     /// Per litre, decilitre, `mm` or `mmol`: a laboratory value, not a dose.
     LabVolume,
@@ -31,8 +31,9 @@ fn sign(tokens: &[Token], at: usize, sign: char) -> bool {
     tokens.get(at).is_some_and(|t| t.is_sign(sign))
 }
 
-/// Parses a number at the start of `tokens`, in digits or words, with a fraction or a multiplier.
-/// Returns the number and how many tokens it has; `None` if there is no number.
+/// Parses a number at the start of `tokens`, in digits or words, with a fraction ("2 1/2") or a
+/// multiplier ("2 million") after it. Returns the number and how many tokens it has; `None` if
+/// there is no number. Of a fraction alone, only the numerator is parsed.
 fn parse_number(tokens: &[Token]) -> Option<(f64, usize)> {
     let (value, taken) = match tokens.first()? {
         Token::Number(v) => (*v, 1),
@@ -58,7 +59,7 @@ fn parse_number(tokens: &[Token]) -> Option<(f64, usize)> {
 }
 
 /// Parses a route of administration at the start of `tokens`. Returns the route and how many tokens
-/// it has.
+/// it has; `None` if there is none.
 pub(super) fn parse_route(tokens: &[Token]) -> Option<(RouteName, usize)> {
     let first = word(tokens, 0)?;
     match (first, word(tokens, 1)) {
@@ -90,8 +91,8 @@ static ROUTES: WordTable<RouteName> = LazyLock::new(|| {
     ])
 });
 
-/// Returns whether a sentence holds a negation or a sign that nothing was found, such as the number
-/// 0.
+/// Returns whether a sentence holds a negation, a word such as `absent` or `unknown`, or the number
+/// 0 in digits.
 pub(super) fn denies(tokens: &[Token]) -> bool {
     tokens.iter().any(|t| match t {
         Token::Number(n) => *n == 0.0,
@@ -118,8 +119,8 @@ pub(super) fn is_link_or_form(token: &Token) -> bool {
     })
 }
 
-/// Returns whether a token may stand between an unlisted medicine and the dose after it. For other
-/// medicines, any token may.
+/// Returns whether a token may stand between a dose and a word before it that counts as a medicine
+/// only because of the dose. After other medicines, any token may.
 pub(super) fn is_filler(token: &Token) -> bool {
     match token {
         Token::Word(w) => is_one_of(
@@ -168,8 +169,9 @@ fn unit_at(tokens: &[Token], at: usize) -> Option<(UnitKind, f64, usize)> {
     }
 }
 
-/// Parses a dose at the start of `tokens`. Returns the dose, the schedule in its unit (mg/day) if
-/// there is one, and how many tokens both have.
+/// Parses a dose, or a number of pieces such as tablets, at the start of `tokens`. Returns it, the
+/// schedule in its unit (mg/day) if there is one, and how many tokens both have; `None` if there is
+/// no number with a unit.
 pub(in crate::verifier::medicine) fn parse_dose(
     tokens: &[Token],
 ) -> Option<(Dose, Option<Schedule>, usize)> {
@@ -248,8 +250,8 @@ enum NumberJoint {
     Times,
 }
 
-/// Parses the sign or word that connects two numbers of one dose, as in "5-10 mg" or "2 x 5 mg".
-/// Returns the kind of connection and how many tokens it has.
+/// Parses the sign or word at index `at` that connects two numbers of one dose, as in "5-10 mg" or
+/// "2 x 5 mg". Returns the kind of connection and how many tokens it has; `None` if there is none.
 fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
     match (tokens.get(at)?, word(tokens, at)) {
         (Token::Sign('/'), _) => Some((NumberJoint::Fraction, 1)),
@@ -266,7 +268,8 @@ fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
 
 /// Parses the denominators that follow a unit: "/kg/day", "per m2", "a day". Sets the dose's
 /// reference quantity, converts amounts such as "/5 mL" to 1 mL, and moves `at` behind the last
-/// denominator. Returns the schedule if there is one.
+/// denominator. Those such as "/dose" or "per tablet" have no other effect. Returns the schedule if
+/// there is one.
 fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
     let mut schedule = None;
     loop {
@@ -316,7 +319,8 @@ fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Opti
 pub(in crate::verifier::medicine) struct Schedule {
     /// Number of times a day; below 1 for every other day, weekly and so on.
     pub per_day: f64,
-    /// Whether the dose is the total of a day or other period ("1 g a day"), however it is divided.
+    /// Whether the dose is the total of a day or other period ("1 g a day", "1 g daily"), however
+    /// it is divided.
     pub total: bool,
     part_of_day: bool,
 }
@@ -360,7 +364,8 @@ impl Schedule {
     }
 }
 
-/// Parses a schedule at the start of `tokens`. Returns the schedule and how many tokens it has.
+/// Parses a schedule at the start of `tokens`. Returns the schedule and how many tokens it has;
+/// `None` if there is none.
 pub(in crate::verifier::medicine) fn parse_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
     if let Some(found) = word(tokens, 0).and_then(|word| SINGLE_WORD_SCHEDULES.get(word)) {
         return Some((*found, 1));
@@ -422,7 +427,8 @@ pub(in crate::verifier::medicine) fn parse_schedule(tokens: &[Token]) -> Option<
 }
 
 /// Parses a schedule given as an interval: "every 8 hours", "every other day", "de 8 em 8 horas",
-/// "q 8 h".
+/// "q 8 h". The first token must be the word that introduces it; only `de` is told apart. Returns
+/// the same as [`parse_schedule`].
 fn interval_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
     let portuguese_pair = word(tokens, 0) == Some("de");
     let mut at = 1;

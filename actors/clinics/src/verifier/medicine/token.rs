@@ -31,6 +31,7 @@ impl Token {
 
 /// Splits a text in folded form into sentences of tokens. A sentence ends at a line break, at a
 /// semicolon, or at `.`, `!` or `?` before white space or the end. Empty sentences are left out.
+/// The language of the whole text decides how ambiguous numbers such as `1.500` are read.
 pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
     let joined = join_dotted(folded);
     let decimal_comma = reads_portuguese(&joined);
@@ -92,8 +93,8 @@ fn continues_number(chars: &[char], at: usize) -> bool {
         || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
 }
 
-/// Removes the full stops of dotted abbreviations of two or three letters, so that `b.i.d.` is one
-/// word.
+/// Removes the full stops of dotted abbreviations of two or three letters, also with spaces between
+/// them, so that `b.i.d.` is one word. The last full stop of one thus ends no sentence.
 fn join_dotted(folded: &str) -> String {
     static DOTTED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"(?-u:\b)([a-z])\.\s?([a-z])\.(?:\s?([a-z])\.)?").ok());
@@ -104,7 +105,7 @@ fn join_dotted(folded: &str) -> String {
 }
 
 /// Returns whether a text in folded form is in Portuguese (or Spanish) rather than English, by
-/// counting function words.
+/// counting function words; `false` if it has as many of both.
 fn reads_portuguese(folded: &str) -> bool {
     const PORTUGUESE: &str = "de do da ao dia vez vezes por com comprimido comprimidos paciente cada \
         uma um para horas noite manha em toma tomar via oral";
@@ -114,7 +115,8 @@ fn reads_portuguese(folded: &str) -> bool {
     of(PORTUGUESE) > of(ENGLISH)
 }
 
-/// Parses a number in digits with separators. A lone separator between one to three digits, the
+/// Parses a number in digits with separators. Of two different separators, the last is the decimal
+/// one; several equal ones separate thousands. A lone separator between one to three digits, the
 /// first not 0, and three digits is ambiguous, and `decimal_comma` decides: `1,500` is 1.5 in a
 /// Portuguese text and 1500 in an English one; `1.500` is the reverse.
 fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
@@ -122,7 +124,7 @@ fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
     let is_lone = digits.matches([',', '.']).count() == 1;
     let last = digits.chars().rfind(|c| !c.is_ascii_digit());
     let decimal =
-        last.filter(|last| is_mixed || is_lone && lone_separator(digits, *last, decimal_comma));
+        last.filter(|last| is_mixed || is_lone && separates_decimals(digits, *last, decimal_comma));
     let plain = digits
         .chars()
         .filter(|c| c.is_ascii_digit() || Some(*c) == decimal);
@@ -131,7 +133,7 @@ fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
 
 /// Returns whether `separator`, the only separator in `digits`, separates decimals and not
 /// thousands.
-fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
+fn separates_decimals(digits: &str, separator: char, decimal_comma: bool) -> bool {
     let Some((whole, part)) = digits.split_once(separator) else {
         return false;
     };
@@ -140,8 +142,9 @@ fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
     !thousands_shape || (separator == ',') == decimal_comma
 }
 
-/// Parses a spelled-out number at the start of `words`. Returns the value and the number of words;
-/// `None` if the first word isn't part of a number.
+/// Parses a spelled-out number at the start of `words`, which are folded. Values in a row are
+/// added. Returns the number and how many words it has; `None` if the first word isn't part of a
+/// number.
 pub(super) fn parse_number_words(words: &[&str]) -> Option<(f64, usize)> {
     let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
     while let Some(word) = words.get(used) {
