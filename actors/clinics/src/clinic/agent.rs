@@ -271,8 +271,8 @@ impl FieldPolicy {
         !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
     }
 
-    /// Returns the patient's record without the fields that the principal may not see. If there are
-    /// any, notes that identify the patient are left out too.
+    /// Returns the patient's record without the fields that the principal may not see. If any is
+    /// withheld, notes that identify the patient are too.
     fn visible_record(&self, record: PatientRecord, principal: &Principal) -> PatientView {
         let mut redacted: Vec<PatientField> = PatientField::ALL
             .into_iter()

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::messages::{FieldClass, PatientField};
 
-/// Default of [`ClinicConfig::purposes_allowed`]: the purpose for which identifying fields are
-/// returned if the topology names none.
+/// Default of `purposes_allowed` of a clinic and of an orchestrator: the purpose for which
+/// identifying fields may be shown.
 pub const PURPOSE_DEFAULT: &str = "treatment";
 
 /// Configuration of a clinic agent in the topology. The reader of the topology must have resolved
@@ -18,18 +18,20 @@ pub struct ClinicConfig {
     /// Agent id, for example `clinic_a`. It is stored in the database and must not change
     /// afterwards.
     pub id: String,
-    /// Medical specialty, for example `cardiology`; part of every query result.
+    /// Medical specialty, for example `cardiology`; part of every query result. Queries ignore its
+    /// words.
     pub specialty: String,
     /// Path of the clinic's SQLite file. Created, with its folder, at the first start.
     pub database: PathBuf,
     /// Path of the seed file (`.json` or `.toml`), whose records fill the database at the first
     /// start. It isn't read again later.
     pub seed: PathBuf,
-    /// Purposes for which identifying fields may be returned. Default: `["treatment"]`.
+    /// Purposes for which identifying fields are returned to the local operator, or a principal
+    /// with the scope [`IDENTITY_SCOPE`](super::IDENTITY_SCOPE). Default: `["treatment"]`.
     #[serde(default = "purposes_default")]
     pub purposes_allowed: Vec<String>,
     /// Sensitivity class of each field. A field without an entry has
-    /// [`PatientField::class_default`].
+    /// [`PatientField::class_default`]. Patient id and condition can't be `identifying`.
     #[serde(default)]
     pub classes: BTreeMap<PatientField, FieldClass>,
 }

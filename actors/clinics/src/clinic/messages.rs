@@ -224,8 +224,8 @@ pub struct Medication {
     pub route: String,
 }
 
-/// Complete record of a patient, as in the seed file and the database. It never leaves this module;
-/// clients receive a [`PatientView`].
+/// Complete record of a patient, as in the seed file and the database. It never leaves the module
+/// [`clinic`](super); clients receive a [`PatientView`].
 #[derive(derive_more::Debug, Clone, PartialEq, Deserialize)]
 #[debug("Record(..)")]
 #[serde(deny_unknown_fields)]
@@ -261,8 +261,9 @@ impl PatientRecord {
 }
 
 /// Returns whether the notes of a record identify the patient: they hold a word of the name that
-/// isn't too short, or the birth date, government id, address or phone as the record has it. Such
-/// notes are treated as identifying and excluded from searches.
+/// isn't too short, or the birth date, government id, address or phone as the record has it, apart
+/// from case, accents, spaces and punctuation. Such notes are treated as identifying and excluded
+/// from searches.
 pub(super) fn notes_identify(record: &PatientRecord) -> bool {
     let notes = folded_words(&record.notes);
     let names_patient = folded_words(&record.name)

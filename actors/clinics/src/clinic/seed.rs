@@ -256,8 +256,8 @@ const SQLITE_CORRUPT: i64 = 11;
 /// Primary result code of SQLite for a file that isn't a database.
 const SQLITE_NOTADB: i64 = 26;
 
-/// Checks, migrates and fills the database over a connection of its own, which is closed
-/// afterwards. All later connections are read-only.
+/// Creates the database if it is missing, then checks, migrates and fills it over a connection of
+/// its own, which is closed afterwards. All later connections are read-only.
 pub(super) async fn prepare_database(
     config: &ClinicConfig,
     options: &SqliteConnectOptions,
@@ -300,8 +300,8 @@ async fn enable_wal(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     }
 }
 
-/// Migrates and fills the database in the caller's transaction, so a failed start leaves nothing
-/// behind and can be repeated.
+/// Migrates the database, checks that it is this clinic's, and fills a new one. All this is in the
+/// caller's transaction, so a failed start leaves nothing behind and can be repeated.
 async fn migrate_and_fill(
     config: &ClinicConfig,
     db: &mut SqliteConnection,

@@ -80,7 +80,8 @@ impl ClinicStore {
         Ok(rows.into_iter().map(patient_row).collect())
     }
 
-    /// Returns the complete record of a patient; `None` if there is none with this id.
+    /// Returns the complete record of a patient; `None` if there is none with this id, apart from
+    /// case.
     pub async fn record(&self, patient_id: &str) -> Result<Option<PatientRecord>, sqlx::Error> {
         let row: Option<PatientColumns> = sqlx::query_as(
             "SELECT patient_id, condition, name, birth_date, government_id_scheme, government_id, address, phone, notes \
@@ -119,7 +120,7 @@ impl ClinicStore {
     }
 
     /// Returns a patient's id as it is stored, and the medications in the order of the record;
-    /// `None` if there is no patient with this id.
+    /// `None` if there is no patient with this id, apart from case.
     pub async fn medications(
         &self,
         patient_id: &str,
@@ -240,7 +241,8 @@ impl Synonyms {
     }
 
     /// Returns the longest phrase with synonyms at the start of `words`: its length in words, and
-    /// the synonyms with the phrase itself. `None` if there is no such phrase.
+    /// all phrases of its groups, which include itself and narrower terms. `None` if there is no
+    /// such phrase.
     fn longest_phrase(&self, words: &[String]) -> Option<(usize, Vec<&str>)> {
         let (len, groups) = (1..=self.phrase_words_max.min(words.len()))
             .rev()
@@ -258,7 +260,8 @@ impl Synonyms {
     }
 }
 
-/// Translates a query to an FTS5 expression over `columns`.
+/// Translates a query to an FTS5 expression over `columns`. All words must match, or all words of
+/// one alternative.
 ///
 /// Every word is quoted and holds only letters and digits, so no part of the query is parsed as
 /// syntax.

@@ -249,8 +249,8 @@ impl EmrStore {
     }
 
     /// Opens a store in a file. Creates the file and its folder if they are missing, the file
-    /// accessible by this user only, the folder with default permissions. The file holds up to
-    /// [`EMR_FILE_BYTES_MAX_DEFAULT`] bytes.
+    /// accessible by this user only, the folder with default permissions. Ends an incomplete last
+    /// line, but reads no records. The file holds up to [`EMR_FILE_BYTES_MAX_DEFAULT`] bytes.
     ///
     /// # Errors
     /// [`HmcpError::File`], if the file can't be opened.
@@ -280,8 +280,9 @@ impl EmrStore {
         self
     }
 
-    /// Stores clinical data and returns the id of its record. `by` is the id of the principal. A
-    /// file is synced to disk before the call returns.
+    /// Stores clinical data and returns the id of its record. `by` is the id of the principal.
+    /// Neither the patient's id nor the size of the data is checked. A file is synced to disk
+    /// before the call returns. Dropping the future doesn't stop a write that has begun.
     ///
     /// # Errors
     /// `Overloaded`, if the store is full: nothing was stored. `Unavailable`, if the file can't be

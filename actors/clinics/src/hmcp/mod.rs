@@ -70,13 +70,14 @@ pub trait HmcpHandler: Sized + Send + Sync + 'static {
 /// Reply of an HMCP agent to a turn of a conversation.
 pub struct HmcpReply {
     text: String,
-    /// Name of a parameter that the request lacked; `None` if it lacked none.
+    /// Name of a parameter that the request lacked; `None` if it lacked none. It is told only to
+    /// callers that set [`MISSING_META_KEY`] in the request.
     missing: Option<&'static str>,
 }
 
 /// Returns the text parameter `name`: as `given`, or else as the caller's answer to `question`,
-/// trimmed, and empty if it isn't a text. `shape` is the JSON schema of the answer. Returns `None`
-/// if the caller can't be asked.
+/// trimmed, and empty if it isn't a text. `shape` is the JSON schema of the parameter. Returns
+/// `None` if the caller can't be asked.
 ///
 /// # Errors
 /// `Rejected` with the message `refused`, if the caller declines or dismisses the question;
@@ -117,7 +118,8 @@ async fn given_or_questioned(
 pub struct GuardedAgent<D: HmcpHandler> {
     handler: Arc<D>,
     shared_guard: Option<GuardrailPolicy>,
-    /// Guardrail that the agent started at its latest start; `None` with a shared one.
+    /// Guardrail that the agent started at its latest start; `None` before it, or with a shared
+    /// one.
     own_guard: Option<OwnGuardrail>,
 }
 
@@ -227,12 +229,12 @@ impl<D: HmcpHandler> ConcurrentHandler<CreateMessage> for GuardedAgent<D> {
 impl<D: HmcpHandler> GuardedAgent<D> {
     /// Screens the request, runs `work` on the handler, screens the reply, and writes the audit
     /// entry. Handlers are reached only through this function. `message` is the name of the
-    /// request, and `asked` its content.
+    /// request, and `asked` its content. An error after `work` doesn't undo what `work` did.
     ///
     /// # Errors
-    /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects; the
-    /// guardrail's failure; `Unavailable`, if the audit entry of a [`FindPatient`] that succeeded
-    /// can't be written; `Internal`, if the agent hasn't started or the reply can't be encoded.
+    /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects or can't
+    /// screen; `Unavailable`, if the audit entry of a [`FindPatient`] that succeeded can't be
+    /// written; `Internal`, if the agent hasn't started or the reply can't be encoded.
     fn run_guarded<R, W, F>(
         &self,
         message: &'static str,

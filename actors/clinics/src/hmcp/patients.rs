@@ -57,7 +57,7 @@ const NAME_PARAM: &str = "name";
 /// Patient-data agent of HMCP: finds the identifier of a patient by name.
 pub type PatientDataAgent = GuardedAgent<PatientDirectory>;
 
-/// Patients of a patient-data agent, indexed by name.
+/// Handler of a patient-data agent. Holds the agent's model name and its patients by name.
 pub struct PatientDirectory {
     model: String,
     by_words: HashMap<Vec<String>, PatientEntry>,
@@ -230,8 +230,9 @@ pub fn is_patient_id(text: &str) -> bool {
     })
 }
 
-/// Returns the text of the last turn of a conversation; earlier turns are ignored. Several text
-/// contents are joined with line breaks; a turn without text results in an empty one.
+/// Returns the text of the last turn of a conversation, whatever its role; earlier turns are
+/// ignored. Several text contents are joined with line breaks; a turn without readable text results
+/// in an empty one.
 ///
 /// # Errors
 /// `InvalidInput`, if there is no turn, or the last one isn't a JSON object.
@@ -253,9 +254,9 @@ pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
 pub(super) enum WriteRequest {
     /// Write clinical data for the patient with this identifier.
     Write(RawObject, String),
-    /// Clinical data without a patient's identifier.
+    /// Clinical data without a valid identifier of a patient.
     MissingPatient,
-    /// Text that isn't a write request.
+    /// Text without clinical data, or with an empty object of it.
     Unclear,
 }
 

@@ -10,7 +10,7 @@ use crate::plan::{RAW_RESPONSE, Step};
 use crate::router::{StepOutcome, without_caller};
 use crate::verifier::{Identities, Verdict, Verify};
 
-/// Maximum characters of a verifier's note; the rest is cut.
+/// Maximum characters of a verifier's note in a blocked answer; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
 
 /// Answer to a clinician's question: its text, and the plan, results and verdict behind it.
@@ -109,9 +109,9 @@ impl ClinicAnswer {
         &self.text
     }
 
-    /// Returns the planned steps: a single `raw_response` step if the question couldn't be planned.
-    /// Empty if the question or answer was blocked, the answer couldn't be verified, or planner or
-    /// router failed.
+    /// Returns the planned steps: a single `raw_response` step, without its unusable `text`, if the
+    /// question couldn't be planned. Empty if the question or answer was blocked, the answer
+    /// couldn't be verified, or planner or router failed.
     pub fn plan(&self) -> &[Step] {
         &self.plan
     }
@@ -143,7 +143,8 @@ pub(super) struct AnswerDraft {
 }
 
 /// Sends the text and step outcomes of a draft to the verifier, but not the plan. Returns the
-/// answer if the verifier says that it is safe.
+/// answer if the verifier says that it is safe: without times, and without the unusable text of a
+/// `raw_response` step.
 ///
 /// # Errors
 /// The verdict, if the draft isn't safe; `None`, if the call is cancelled, or the verifier is

@@ -1,5 +1,5 @@
-//! Orchestrator agent: takes a question and returns an answer that guardrail and verifier have
-//! passed.
+//! Orchestrator agent: takes a question and returns an answer that the verifier has passed, or the
+//! reason there is none.
 //!
 //! Stages: guardrail → planner → plan check → router → renderer → verifier. If a stage is
 //! unavailable, late or returns an invalid result, nothing unverified is shown: only the verifier
@@ -36,8 +36,8 @@ pub use answer::{AnswerStatus, ClinicAnswer, TimesMs};
 /// Maximum length of the purpose in [`AskClinics`], in characters. A longer one is refused with
 /// `InvalidInput`. Fixed.
 pub const PURPOSE_CHARS_MAX: usize = 64;
-/// Maximum questions that one orchestrator answers at once, of which one principal has at most
-/// three quarters. Further ones wait. Fixed.
+/// Maximum questions that one orchestrator answers at once. Of those that a server receives, one
+/// principal has at most three quarters of the maximum. Further ones wait. Fixed.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 /// Answers a question about the clinics' patients, or states why it can't. The answer has passed
 /// the verifier.
@@ -59,7 +59,7 @@ impl AskClinics {
     /// Validates the question and its purpose.
     ///
     /// # Errors
-    /// [`InvalidInput`](callboard_message::FailureKind::InvalidInput), if the question is empty or
+    /// [`InvalidInput`](callboard_message::FailureKind::InvalidInput), if the question is blank or
     /// too long, or the purpose is empty, too long, or has characters that aren't allowed.
     pub fn validate(&self) -> Result<(), Failure> {
         if self.query.trim().is_empty() {
@@ -86,7 +86,8 @@ impl AskClinics {
 pub struct OrchestratorConfig {
     /// Registry of the clinics that may be called.
     pub registry: Arc<ClinicRegistry>,
-    /// Guardrail agent; must handle `Screen`.
+    /// Guardrail agent that screens the question; must handle `Screen`. The clinics' answers are
+    /// screened by the router's guardrail.
     pub guardrail: AgentRef,
     /// Planner agent; must handle `MakePlan`: [`Planner`](crate::planner::Planner), or a model.
     pub planner: AgentRef,
@@ -95,7 +96,8 @@ pub struct OrchestratorConfig {
     /// Verifier agent; must handle `Verify`.
     pub verifier: AgentRef,
     /// Purposes for which a principal that is the local operator or has the scope
-    /// [`IDENTITY_SCOPE`](crate::clinic::IDENTITY_SCOPE) sees patients' identities.
+    /// [`IDENTITY_SCOPE`](crate::clinic::IDENTITY_SCOPE) may see patients' identities. For all
+    /// others, the verifier is told to block an answer with identities.
     pub purposes_allowed: Vec<String>,
     /// Time limit for the guardrail to screen the question; 5 seconds by default. After it the
     /// question counts as blocked.

@@ -26,8 +26,8 @@ const NOT_VERIFIED: &str =
 /// One question on its way through all stages: screening, planning, routing and verifying.
 pub(super) struct Pipeline<'a> {
     config: &'a OrchestratorConfig,
-    /// Call context that the stages receive: the caller's, with the purpose that the question
-    /// states.
+    /// Call context for the stages: the caller's, one hop further, with the question's purpose if
+    /// it states one, and `progress` as the caller. Only the router receives that caller.
     call: CallContext,
     progress: Arc<ProgressCaller>,
     times: TimesMs,
@@ -142,8 +142,8 @@ impl<'a> Pipeline<'a> {
         None
     }
 
-    /// Checks the plan. Returns it ready to be dispatched, or a draft with the refusal for the
-    /// user.
+    /// Checks the plan and reports it as progress. Returns it ready to be dispatched, or a draft
+    /// with the refusal for the user. `query` only decides which parameters the report may repeat.
     fn check(&self, plan: Plan, query: &str) -> Result<CheckedPlan, AnswerDraft> {
         let refuse = |plan: Plan, reason: String| {
             self.progress.report("no plan: refused".into());
@@ -250,8 +250,8 @@ struct ProgressCaller {
 }
 
 impl ProgressCaller {
-    /// Sends a progress report. `message` may hold only ids, tool names, times and the user's own
-    /// words.
+    /// Sends a progress report, which nothing verifies. So `message` may hold only fixed words,
+    /// ids, tool names, times, names of rules, and the user's own words.
     pub fn report(&self, message: String) {
         self.progress(Progress {
             message: Some(message),

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use crate::plan::{ClinicRegistry, Step};
 use crate::router::StepOutcome;
 
-/// Names of the fields that are shown first in a row or record, in this order. The others follow
-/// sorted by name.
+/// Names of the fields that are shown first in a table or record, in this order. The others follow
+/// sorted by name. Records on one line keep their own order.
 const FIRST_FIELDS: &str = "patient_id name condition dose frequency route medications notes";
-/// Names of the text fields of a result that should only repeat the request. They are left out,
-/// since the heading shows the request.
+/// Names of the text fields at the top level of a result that should only repeat what the heading
+/// shows: specialty and request. They are left out.
 const ECHOED_FIELDS: &str = "query specialty patient_id";
 /// Number of spaces of one level of indentation in the rendered text.
 const INDENT: usize = 3;
@@ -35,7 +35,8 @@ pub(super) fn render_steps(
     blocks.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Returns the text on one line, without control and invisible characters.
+/// Returns the text without invisible characters, and with spaces in place of control characters
+/// such as line breaks.
 pub(super) fn single_line(text: &str) -> String {
     text.chars()
         .filter(|c| !is_invisible(*c))
@@ -117,8 +118,8 @@ fn render_record(record: &Map<String, Value>, level: usize, lines: &mut Vec<Stri
     }
 }
 
-/// Renders rows as an aligned table. A dose and its unit share one column. Rows with more than
-/// [`COLUMNS_MAX`] different keys are rendered one a line, without a table.
+/// Renders rows as an aligned table without column names. A dose and its unit share one column. If
+/// the rows have more than [`COLUMNS_MAX`] different keys, each becomes a line of keys and values.
 fn render_table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
     let mut columns: Vec<&str> = Vec::new();
     let pad = " ".repeat(INDENT * level);

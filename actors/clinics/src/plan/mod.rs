@@ -28,7 +28,7 @@ pub const RAW_TEXT_CHARS_MAX: usize = 2_000;
 /// Action of the only step of a plan for a question that could not be planned. The step is never
 /// dispatched; it tells the user the reason.
 pub const RAW_RESPONSE: &str = "raw_response";
-/// Maximum size of a plan's text, in bytes. A longer text is refused. Fixed.
+/// Maximum size of a plan's text that [`Plan::parse_strict`] accepts, in bytes. Fixed.
 pub const PLAN_BYTES_MAX: usize = 64 * 1024;
 
 /// Reason shown to the user if a model's plan could not be parsed.
@@ -108,8 +108,8 @@ impl Plan {
     }
 }
 
-/// Deserializes a step's parameters. Fails if a key is repeated, because guardrail and tool might
-/// use different values of it.
+/// Deserializes a step's parameters. Fails if a parameter is repeated, because guardrail and tool
+/// might use different values of it. Keys within a value aren't checked.
 fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     struct Unique;
 

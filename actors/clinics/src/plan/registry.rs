@@ -31,8 +31,8 @@ pub struct ClinicEntry {
     #[serde(default)]
     pub synonyms: Vec<String>,
     /// Prefix of the clinic's patient ids, for example `CARD-`: letters with an optional hyphen.
-    /// Empty if its ids have no prefix of their own. A registry holds it in upper case and without
-    /// the hyphen.
+    /// Empty if its ids have no prefix of their own; the [`Planner`](crate::planner::Planner) then
+    /// doesn't recognise them. A registry holds it in upper case and without the hyphen.
     #[serde(default)]
     pub id_prefix: String,
 }
@@ -45,7 +45,7 @@ pub struct ClinicRegistry {
     clinics: Vec<ClinicEntry>,
 }
 
-/// Defect of a clinic registry. Each message names the entry to change.
+/// Defect of a clinic registry. Each message tells what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClinicRegistryError {
@@ -204,7 +204,7 @@ fn mentions(text: &str, name: &str, follows: impl Fn(&str) -> bool) -> bool {
     })
 }
 
-/// Returns whether a text is 1 to `chars_max` letters, digits, `_`, `-` or `.`.
+/// Returns whether a text is 1 to `chars_max` ASCII letters, digits, `_`, `-` or `.`.
 pub(crate) fn is_name(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len())
         && text

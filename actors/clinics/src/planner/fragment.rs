@@ -9,8 +9,9 @@ use crate::plan::{ClinicEntry, ClinicRegistry, STEPS_MAX};
 /// is refused with [`PlanRefusal::LongTopic`].
 const TOPIC_WORDS_MAX: usize = 8;
 
-/// Part of a query between two conjunctions or commas. Parts that it lacks, such as the clinic, may
-/// be taken from its neighbours.
+/// Part of a query between two separators, such as commas or conjunctions. Its flags tell which
+/// [`WordRole`]s its words have. Parts that it lacks, such as the clinic, may be taken from its
+/// neighbours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fragment {
     /// Index of the sentence that holds the fragment.
@@ -28,16 +29,17 @@ pub(super) struct Fragment {
     /// Clinics that the fragment names, as indexes in the registry.
     pub clinics: Vec<usize>,
     /// Condition, medicine or other text that the fragment asks to search for; `None` if it asks
-    /// for no search.
+    /// for no search, or its own words include a patient id.
     pub topic: Option<SearchTopic>,
 }
 
-/// Text to search for: words of a query that aren't in the vocabulary.
+/// Text to search for: conditions of the registry, and words that neither the registry nor the
+/// vocabulary knows. Some other words next to these belong to it: `skin rash`, `type 2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SearchTopic {
-    /// Search text as the user wrote it, in lower case.
+    /// Words of the topic in lower case with accents, separated by spaces.
     pub text: String,
-    /// Clinics whose conditions include the text, as indexes in the registry; empty if there are
+    /// Clinics that list any condition in the text, as indexes in the registry; empty if there are
     /// none.
     pub seen_at: Vec<usize>,
 }
@@ -58,7 +60,8 @@ impl Fragment {
             && self.topic.is_none()
     }
 
-    /// Returns whether the fragment names clinics and nothing else, except perhaps a verb.
+    /// Returns whether the fragment names clinics and nothing else, except perhaps a verb, a
+    /// pronoun or a word such as `all`.
     pub fn has_only_clinics(&self) -> bool {
         !self.clinics.is_empty()
             && !self.has_subject()
@@ -84,8 +87,8 @@ enum PhraseTag {
     Topic,
 }
 
-/// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
-/// that names a person.
+/// Splits a query into fragments, without those that request nothing. Fails if a part of the query
+/// must not be planned, for example one that names a person.
 pub(super) fn split_fragments(
     query: &str,
     registry: &ClinicRegistry,
@@ -120,7 +123,7 @@ pub(super) fn split_fragments(
 }
 
 /// Returns the length in tokens of the phrase at the start of `tokens`, and the phrase; `None` for
-/// a separator.
+/// a separating sign. A separating word, such as `and`, is a phrase.
 ///
 /// # Errors
 /// [`PlanRefusal`], if the phrase names an id, specialty or clinic that isn't registered.
@@ -283,9 +286,10 @@ fn build_fragment(
     Ok(fragment)
 }
 
-/// Refuses queries that contain a person's name with [`PlanRefusal::ByName`]. Otherwise the name
-/// would be sent to clinics that have no such patient. `shouted` tells that all words of the query
-/// are capitalised, so that capitals don't indicate a name.
+/// Refuses a fragment that seems to contain a person's name with [`PlanRefusal::ByName`]: a word
+/// such as `named`, two unknown capitalised words, or one after a word such as `patient`. Otherwise
+/// the name would be sent to clinics that have no such patient. `shouted` tells that all words of
+/// the query are capitalised, so that capitals don't indicate a name.
 fn refuse_names(pieces: &[TaggedPhrase], shouted: bool) -> Result<(), PlanRefusal> {
     let name_like = |p: &TaggedPhrase| p.tag == PhraseTag::Topic && p.capital && !shouted;
     let pairs = || pieces.iter().zip(pieces.iter().skip(1));
@@ -378,7 +382,7 @@ impl RegistryPhrase {
 /// Kind of a phrase of the clinic registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PhraseKind {
-    /// Id or specialty of a clinic.
+    /// Id or specialty of a clinic, or a related word such as `cardiologist`.
     Clinic,
     /// Synonym of a specialty, which may also be part of a condition: `skin` in `skin rash`.
     Synonym,
@@ -467,8 +471,8 @@ impl RegistryPhrases {
     }
 }
 
-/// Returns the words that name a clinic: its id and specialty. For a specialty with `-logy`, also
-/// related words in both languages.
+/// Returns the phrases that name a clinic: its id, as it is, with spaces, and with `clínica`; and
+/// its specialty. For a specialty with `-logy`, also related words in both languages.
 fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     let spaced = clinic.id.replace(['_', '-', '.'], " ");
     let mut names = vec![
@@ -484,7 +488,7 @@ fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     names
 }
 
-/// Minimum letters of a name in which one typing error is accepted.
+/// Minimum letters both of a clinic's name and of a word that may be it with one typing error.
 const TYPO_LETTERS_MIN: usize = 8;
 /// Minimum length of the common prefix, in letters, of two words that count as forms of the same
 /// word.
@@ -492,8 +496,8 @@ const STEM_LETTERS_MIN: usize = 8;
 /// Maximum length of the ending after the common prefix, in letters, of two forms of the same word.
 const STEM_ENDING_LETTERS_MAX: usize = 5;
 
-/// Returns whether two long words differ by at most one letter: wrong, missing, extra, or swapped
-/// with its neighbour.
+/// Returns whether two words of at least [`TYPO_LETTERS_MIN`] letters differ by at most one letter:
+/// wrong, missing, extra, or swapped with its neighbour. `false` for shorter words.
 fn differs_by_one_typo(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().min(b.len()) < TYPO_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {

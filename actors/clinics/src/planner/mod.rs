@@ -1,8 +1,8 @@
 //! Planner agent: turns a question into a graph of steps.
 //!
-//! Planning is a typed message, [`MakePlan`]. The [`Planner`] answers it by rules with the
-//! registry's vocabulary, without a model or network. Any agent that handles the same message can
-//! replace it.
+//! Planning is a typed message, [`MakePlan`]. The [`Planner`] answers it by rules with a fixed
+//! vocabulary and the registry's words, without a model or network. Any agent that handles the same
+//! message can replace it.
 
 mod fragment;
 #[cfg(test)]
@@ -53,8 +53,8 @@ impl Planner {
         Self { registry, names }
     }
 
-    /// Returns the plan for a question. If no rule matches, the plan is a `raw_response` with a
-    /// sentence for the user.
+    /// Returns the plan for a question; none of its steps depends on another. If a rule refuses the
+    /// question or none matches, the plan is a `raw_response` with a sentence for the user.
     ///
     /// # Errors
     /// [`callboard_message::FailureKind::InvalidInput`], if the question is longer than
@@ -115,9 +115,10 @@ impl Planner {
         }
     }
 
-    /// Returns the steps for a question, without numbers. If one clause can't be planned, the whole
-    /// question is refused, because a plan without that clause would answer another question. A
-    /// question with more than [`STEPS_MAX`] steps is refused too.
+    /// Returns the different steps for a question, all with the number 0. If one clause can't be
+    /// planned, the whole question is refused, because a plan without that clause would answer
+    /// another question. A question that requests nothing or needs more than [`STEPS_MAX`] steps is
+    /// refused too.
     fn steps(&self, query: &str) -> Result<Vec<Step>, PlanRefusal> {
         let clauses = share_between(split_fragments(query, &self.registry, &self.names)?);
         if clauses.is_empty() {
@@ -181,9 +182,9 @@ impl Planner {
         Ok(steps)
     }
 
-    /// Plans a search for `topic`: at the named clinics; else at those that list it as a condition;
-    /// else at all clinics, if the clause mentions patients. Otherwise the clause is refused with
-    /// [`PlanRefusal::NotUnderstood`].
+    /// Plans a search for `topic`: at the named clinics; else at those that list a condition in it;
+    /// else at all clinics, if the clause mentions patients or taking a medicine. Otherwise the
+    /// clause is refused with [`PlanRefusal::NotUnderstood`].
     fn plan_search(
         &self,
         clause: &Fragment,
@@ -244,7 +245,8 @@ impl Planner {
         prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
     }
 
-    /// Returns a step without a number. `at` is the index of its clinic in the registry.
+    /// Returns a step with the number 0. `at` is the index of its clinic in the registry, and
+    /// `parameter` the name and value of its only parameter.
     fn step(&self, at: usize, action: &str, parameter: Option<(&str, &String)>) -> Step {
         let parameters = parameter
             .into_iter()
@@ -261,8 +263,9 @@ impl Planner {
     }
 }
 
-/// Completes the fragments of a query: each takes parts that it lacks from its neighbours. Returns
-/// complete clauses.
+/// Turns the fragments of a query into clauses: each takes parts that it lacks from the next
+/// fragment of its sentence, or from the clause before it, which may be in an earlier sentence.
+/// Some fragments are merged with the next. A clause may still lack parts.
 fn share_between(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
     let mut clauses: Vec<Fragment> = Vec::new();
     for at in 0..fragments.len() {
@@ -281,8 +284,8 @@ fn share_between(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
     clauses
 }
 
-/// Moves parts of a fragment to the next fragment, or from it, if they belong together. Returns
-/// `true` if nothing is left in the fragment.
+/// Copies parts of a fragment to the next fragment, or from it, if they belong together. Returns
+/// `true` if the fragment was merged into the next one, and the caller must drop it.
 fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     // "cardiology and dermatology patients"; "in dermatology, list patients"
     let wants_clinics = match next.verb {

@@ -1,4 +1,5 @@
-//! Vocabulary of the rules in English and Portuguese, lower case without accents.
+//! Vocabulary of the rules in English and Portuguese, lower case without accents; and the splitting
+//! of text into words.
 
 use std::sync::LazyLock;
 
@@ -17,13 +18,13 @@ pub(super) enum WordRole {
     Record,
     /// Word for a patient's medications: `drugs`.
     Medication,
-    /// Verb for taking a medicine.
+    /// Word for taking a medicine: `takes`, `prescribed`, `on`.
     Taking,
     /// Pronoun that refers to a patient: `their`.
     Pronoun,
     /// Word for a whole group: `every`.
     All,
-    /// `both`: two conditions together.
+    /// `both`: two conditions together. Also counts as [`Self::All`].
     Both,
     /// Plural word for clinics, which means all clinics.
     Clinics,
@@ -31,19 +32,21 @@ pub(super) enum WordRole {
     Join,
     /// Word such as `then`, which ends a sentence like a full stop.
     Stop,
-    /// Negation: `not`, `except`.
+    /// Negation: `not`, `except`. The planner refuses it.
     Negation,
     /// Verb for changing, sending or copying data. The planner refuses it.
     Change,
     /// Request for a physician's judgement. The planner refuses it.
     Advice,
-    /// Comparison between patients of several clinics. The planner refuses it.
+    /// Request to compare or combine data. The planner refuses it.
     Compare,
-    /// Filter that the clinics' tools don't support: age, date, amount. The planner refuses it.
+    /// Filter that the clinics' tools don't support: age, sex, date, order. The planner refuses it.
     Filter,
-    /// Word that introduces a person's name: `named`.
+    /// Word that introduces a person's name: `named`. The planner refuses it in a fragment without
+    /// a patient id.
     NameCue,
-    /// Singular reference to a patient, which a name may follow.
+    /// Singular reference to a patient, which a name may follow: `patient`, `mrs`. Also counts as
+    /// [`Self::Patients`].
     OnePatient,
     /// Filler word that doesn't change the request.
     Filler,
@@ -156,16 +159,17 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
 ];
 
-/// Names of medical specialties. A specialty that no registered clinic has is refused, instead of
-/// being searched for as a condition.
+/// Names of medical specialties without an ending by which [`is_specialty`] recognises them. A
+/// specialty that no registered clinic has is refused, instead of being searched for as a
+/// condition.
 const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatric orthopedics orthopaedics orthopedic \
      obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
      obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
 
 static ROLES_BY_WORD: WordTable<WordRole> = LazyLock::new(|| word_table(WORD_ROLES));
 
-/// Returns the role of a word in folded form (lower case, without accents); a plural `s` is
-/// ignored. `None` if the word isn't in the vocabulary.
+/// Returns the role of a word in folded form (lower case, without accents). A word that isn't in
+/// the vocabulary has the role that it has without its plural `s`; `None` if that isn't either.
 pub(super) fn word_role(folded: &str) -> Option<WordRole> {
     ROLES_BY_WORD
         .get(folded)
@@ -230,7 +234,8 @@ pub(super) fn singular(folded: &str) -> &str {
 /// Abbreviated titles. A full stop after them doesn't end a sentence.
 const TITLES: &str = "dr dra mr mrs sr sra";
 
-/// Splits a query's text into words and separators.
+/// Splits the text of a query, or a phrase of the registry, into words and separators. Other signs,
+/// such as quotation marks, are dropped.
 pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
     let chars: Vec<char> = normalize(text).chars().collect();
     let mut tokens = Vec::new();

@@ -81,7 +81,7 @@ pub struct DispatchResult {
 pub struct RouterConfig {
     /// Registry of the clinics that may be called.
     pub registry: Arc<ClinicRegistry>,
-    /// Guardrail agent that screens the clinics' answers.
+    /// Guardrail agent that screens the clinics' answers and error messages.
     pub guardrail: AgentRef,
     /// Time limit for a clinic to answer one step. After it the step fails.
     pub step_within: Duration,
@@ -288,7 +288,7 @@ struct DispatchRun<'a> {
     call: CallContext,
     /// Number of progress reports sent so far.
     reported: AtomicU32,
-    /// Total number of progress reports: two for each step.
+    /// Announced total of progress reports: two for each step. A step that isn't run sends none.
     reports_total: u32,
 }
 
