@@ -40,8 +40,8 @@ fn purposes_default() -> Vec<String> {
     vec![PURPOSE_DEFAULT.to_owned()]
 }
 
-/// Error of opening a clinic's database. Each message tells the operator what to do next; none
-/// holds patient data.
+/// Error of opening a clinic's database. Each message tells the operator the cause or what to do
+/// next; none holds patient data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClinicError {

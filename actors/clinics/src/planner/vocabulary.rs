@@ -177,8 +177,9 @@ pub(super) fn word_role(folded: &str) -> Option<WordRole> {
         .copied()
 }
 
-/// Returns whether a word in folded form names a medical specialty, by the list or by its ending
-/// (`-ology`, `-ologia`).
+/// Returns whether a word in folded form names a medical specialty, by the list or by its ending,
+/// such as `-ology` or `-ologia`. Related words with `-ologist`, `-ologista` or `-ological` count
+/// too.
 pub(super) fn is_specialty(folded: &str) -> bool {
     const ENDINGS: &str = "ology ologist ologists ologia ologista ologistas ological";
     ENDINGS.split(' ').any(|ending| folded.ends_with(ending)) || is_one_of(folded, SPECIALTIES)

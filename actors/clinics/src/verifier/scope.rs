@@ -29,7 +29,8 @@ const CONDITION_LETTERS: usize = 7;
 pub(super) struct RecordedText {
     /// Words of each text span of the records, separated by one space.
     plain: Vec<String>,
-    /// Results of earlier searches: whether a sentence is in a record.
+    /// Results of earlier searches: whether a sentence is in a record. At most [`QUOTES_MAX`] are
+    /// made.
     looked_up: RefCell<HashMap<String, bool>>,
     /// All words of the records, and the keys of long ones by [`stem_key`]. Built when a condition
     /// is first searched for.

@@ -30,8 +30,9 @@ impl Token {
 }
 
 /// Splits a text in folded form into sentences of tokens. A sentence ends at a line break, at a
-/// semicolon, or at `.`, `!` or `?` before white space or the end. Empty sentences are left out.
-/// The language of the whole text decides how ambiguous numbers such as `1.500` are read.
+/// semicolon, or at `.`, `!` or `?` before white space or the end. A dotted abbreviation such as
+/// `b.i.d.` is one word, and its full stops end no sentence. Empty sentences are left out. The
+/// language of the whole text decides how ambiguous numbers such as `1.500` are read.
 pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
     let joined = join_dotted(folded);
     let decimal_comma = reads_portuguese(&joined);
