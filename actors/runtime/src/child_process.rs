@@ -140,10 +140,12 @@ pub fn launch_failure(status: ExitStatus, errors: &str) -> Option<&str> {
     if status.code() != Some(i32::from(LAUNCH_FAILED_STATUS)) {
         return None;
     }
-    errors.lines().rev().find_map(|line| {
-        let (_, told) = line.split_once(LAUNCH_FAILED_WORDS)?;
-        Some(told.rsplit_once(": ")?.1)
-    })
+    // A program that ran has its own lines, or another first word.
+    let mut lines = errors.lines();
+    let line = lines.next().filter(|_| lines.next().is_none())?;
+    let (_, told) = line.split_once(": ")?;
+    let told = told.strip_prefix(LAUNCH_FAILED_WORDS)?;
+    Some(told.rsplit_once(": ")?.1)
 }
 
 /// Fails as the direct start of a program fails that doesn't exist or isn't executable. The
@@ -189,6 +191,8 @@ mod tests {
         for (code, errors, expected) in [
             (127, failed, Some("No such file or directory (os error 2)")),
             (1, failed, None),
+            (127, "callboard: failed to start /a: b: c\nmore\n", None),
+            (127, "x: y: failed to start /a: b\n", None),
             (127, "sh: x: not found\n", None),
             (127, "", None),
         ] {
