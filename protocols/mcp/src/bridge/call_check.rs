@@ -12,7 +12,7 @@ use callboard_runtime::Context;
 use callboard_runtime::outbound_policy::{REMOTE_TOOL_NAME_CHARS_MAX, exchange};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::argument_schema::ArgumentSchemas;
 use super::listed_tools::{ListMoment, ToolTable};
@@ -123,17 +123,27 @@ impl CallChecker {
         cx: &Context,
     ) -> Result<Option<Arc<ToolTable>>, TransportError> {
         let listed = lease.listed();
-        let _fetching = listed.fetching.lock().await;
+        let Ok(_fetching) = timeout_at(fetch_deadline(cx), listed.fetching.lock()).await else {
+            let why = "the server's list of tools isn't there in time: try again later";
+            let late = || TransportError::Failed(Failure::unavailable(why));
+            return listed.latest().map(Some).ok_or_else(late);
+        };
         if let Some(table) = listed.current(session) {
             return Ok(Some(table));
         }
         if listed.is_missing() {
             return Ok(listed.latest());
         }
+        if let Some(latest) = listed.latest().filter(|_| listed.has_failed()) {
+            return Ok(Some(latest));
+        }
         match self.fetch(lease, session, cx).await {
             Ok(Some(table)) => Ok(Some(table)),
             Ok(None) => Ok(listed.latest()),
-            Err(error) => listed.latest().map(Some).ok_or(error),
+            Err(error) => {
+                listed.record_failed();
+                listed.latest().map(Some).ok_or(error)
+            }
         }
     }
 
@@ -148,13 +158,18 @@ impl CallChecker {
         judged: &Arc<ToolTable>,
     ) -> Option<Arc<ToolTable>> {
         let listed = lease.listed();
-        let _fetching = listed.fetching.lock().await;
+        let deadline = fetch_deadline(cx);
+        let locked = timeout_at(deadline, listed.fetching.lock()).await;
+        let _fetching = locked.ok()?;
         let latest = listed.latest();
         if let Some(newer) = latest.filter(|latest| !Arc::ptr_eq(latest, judged)) {
             return Some(newer);
         }
         if !listed.begin_refetch() {
-            return None;
+            // Another call used the only fetch of this second, maybe before the server's change.
+            let at = listed.refetch_time(session).filter(|at| *at < deadline)?;
+            sleep_until(at).await;
+            listed.begin_refetch();
         }
         self.fetch(lease, session, cx).await.ok().flatten()
     }
@@ -168,8 +183,7 @@ impl CallChecker {
         cx: &Context,
     ) -> Result<Option<Arc<ToolTable>>, TransportError> {
         let moment = ListMoment::now(session);
-        let deadline = Instant::now() + LIST_FETCH_TIMEOUT;
-        let deadline = cx.deadline().map_or(deadline, |end| end.min(deadline));
+        let deadline = fetch_deadline(cx);
         let (mut table, mut cursor) = (ToolTable::default(), None);
         for _ in 0..self.pages_max {
             let mut params = RawObject::new();
@@ -228,6 +242,12 @@ impl CallChecker {
     pub fn observe(&self) -> serde_json::Value {
         self.schemas.observe()
     }
+}
+
+/// Returns the time until which the call `cx` waits for a list.
+fn fetch_deadline(cx: &Context) -> Instant {
+    let deadline = Instant::now() + LIST_FETCH_TIMEOUT;
+    cx.deadline().map_or(deadline, |end| end.min(deadline))
 }
 
 /// Returns true for a server's own answer that it has no list of tools. Any other error may be

@@ -79,6 +79,8 @@ pub(crate) struct ListedTools {
     missing_until: Mutex<Option<Instant>>,
     /// Time until which no list is fetched because a call doesn't fit it.
     refetch_after: Mutex<Option<Instant>>,
+    /// Time until which the latest list counts because a fetch failed.
+    failed_until: Mutex<Option<Instant>>,
 }
 
 struct Listing {
@@ -129,6 +131,7 @@ impl ListedTools {
     /// Records a whole list, which was requested at `moment`.
     pub fn record(&self, table: Arc<ToolTable>, moment: ListMoment) {
         *self.missing_until.lock() = None;
+        *self.failed_until.lock() = None;
         *self.latest.lock() = Some(Listing { table, moment });
     }
 
@@ -141,6 +144,29 @@ impl ListedTools {
         }
         *after = Some(now + LIST_REUSE_PAUSE);
         true
+    }
+
+    /// Returns the end of the pause of [`Self::begin_refetch`] if the server of `session` has
+    /// reported a change since the latest list: then the pause is worth waiting for.
+    pub fn refetch_time(&self, session: &Arc<UpstreamSession>) -> Option<Instant> {
+        let edition = session.notifications.tools_edition();
+        let latest = self.latest.lock();
+        latest
+            .as_ref()
+            .filter(|listing| listing.moment.edition != edition)?;
+        *self.refetch_after.lock()
+    }
+
+    /// Records that a fetch failed, so that calls in a row don't repeat it at once.
+    pub fn record_failed(&self) {
+        *self.failed_until.lock() = Some(Instant::now() + LIST_REUSE_PAUSE);
+    }
+
+    /// Returns true if a fetch failed a short time ago.
+    pub fn has_failed(&self) -> bool {
+        self.failed_until
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
     }
 
     /// Records that the server has answered that it has no list.

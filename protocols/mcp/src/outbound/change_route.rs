@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{CapabilityChange, LogLevel, RawObject};
+use callboard_rpc::code;
 use callboard_runtime::{Caller, Context};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -152,6 +153,28 @@ type LatestSource = Arc<Mutex<Option<Weak<dyn ListSource>>>>;
 /// SHA-256 of a list; `None` if the list couldn't be read.
 type ListDigest = Option<[u8; 32]>;
 
+/// Number of consecutive unreadable lists that are told as changed. Further ones aren't: in a circle
+/// of gateways they would be told without end.
+const UNREADABLE_TOLD_MAX: u8 = 8;
+
+/// Digest of the latest list of each kind, and the number of unreadable ones since it was read.
+type KnownLists = HashMap<CapabilityChange, (ListDigest, u8)>;
+
+/// Returns true if a list with this digest is told as changed, and records the digest. What can't be
+/// read may have changed.
+fn is_news(known: &mut KnownLists, change: &CapabilityChange, digest: ListDigest) -> bool {
+    let before = known.get(change).copied();
+    let unread = match digest {
+        Some(_) => 0,
+        None => before.map_or(0, |(_, unread)| unread).saturating_add(1),
+    };
+    known.insert(change.clone(), (digest, unread));
+    match digest {
+        Some(_) => before.map(|(before, _)| before) != Some(digest),
+        None => unread <= UNREADABLE_TOLD_MAX,
+    }
+}
+
 impl ChangeOutlet {
     fn new(
         settings: &OutletSettings,
@@ -159,7 +182,7 @@ impl ChangeOutlet {
     ) -> Arc<Self> {
         let source = LatestSource::default();
         let (reported_in, compares) = (source.clone(), settings.compares_lists);
-        let (tell, known) = (Arc::new(tell), Arc::new(Mutex::new(HashMap::new())));
+        let (tell, known) = (Arc::new(tell), Arc::new(Mutex::new(KnownLists::new())));
         let deliver = move |change: &CapabilityChange| {
             let session = reported_in.lock().as_ref().and_then(Weak::upgrade);
             let methods = list_methods(change);
@@ -171,9 +194,7 @@ impl ChangeOutlet {
             let compared: BoxFuture<'static, ()> = Box::pin(async move {
                 let digest = list_digest(&*session, methods).await;
                 drop(session);
-                let before: Option<ListDigest> = known.lock().insert(change.clone(), digest);
-                // What can't be read may have changed.
-                if digest.is_none() || before != Some(digest) {
+                if is_news(&mut known.lock(), &change, digest) {
                     tell(change);
                 }
             });
@@ -210,13 +231,17 @@ fn list_methods(change: &CapabilityChange) -> &'static [ListMethod] {
     }
 }
 
-/// Fetches lists and returns the digest of their items; `None` if none can be read within
-/// [`LIST_COMPARE_TIMEOUT`].
+/// Fetches lists and returns the digest of their items; `None` if one can't be read within
+/// [`LIST_COMPARE_TIMEOUT`], or the server has none of them.
 async fn list_digest(session: &dyn ListSource, methods: &[ListMethod]) -> ListDigest {
     let fetched = async {
         let (mut digest, mut is_read) = (Sha256::new(), false);
         for (method, items) in methods {
-            is_read |= hash_list(session, method, items, &mut digest).await.is_ok();
+            match hash_list(session, method, items, &mut digest).await {
+                Ok(()) => is_read = true,
+                Err(TransportError::Rpc { error, .. }) if error.code == code::METHOD_NOT_FOUND => {}
+                Err(_) => return None,
+            }
             // Separates the lists.
             digest.update([0]);
         }
@@ -271,6 +296,19 @@ mod tests {
         fn pages_max(&self) -> u32 {
             1
         }
+    }
+
+    /// Goal: lists that stay unreadable are told a limited number of times, and again after one was
+    /// read. Method: one report more than the limit, a readable list, and a further unreadable one.
+    #[test]
+    fn unreadable_lists_are_not_told_without_end() {
+        let mut known = KnownLists::new();
+        let mut told = |digest| is_news(&mut known, &CapabilityChange::Tools, digest);
+        assert!((0..UNREADABLE_TOLD_MAX).all(|_| told(None)));
+        assert!(!told(None));
+        assert!(told(Some([1; 32])));
+        assert!(!told(Some([1; 32])));
+        assert!(told(None));
     }
 
     /// Goal: a change isn't lost because the list can't be read; one of a list that is the same as

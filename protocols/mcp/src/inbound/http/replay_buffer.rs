@@ -263,6 +263,8 @@ impl ClosableBuffer for ReplayBuffer {
             inner.waker.take()
         };
         wake(waker);
+        // A stream that goes on is counted anew.
+        self.track_bytes();
     }
 }
 
