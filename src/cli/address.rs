@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use url::{Host, Url};
-
 use super::CommandError;
 
 /// Endings of topology files. A name with one of them is a file, whether it exists or not.
@@ -76,16 +74,6 @@ impl Address {
         } else {
             format!("http://{typed}")
         }
-    }
-}
-
-/// Returns whether a URL is on this machine.
-pub(super) fn is_loopback_host(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use callboard_rpc::is_loopback_host;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use secrecy::SecretString;
 use url::Url;
 
 use super::CommandError;
-use super::address::is_loopback_host;
 use crate::config::SECONDS_PER_DAY;
 
 /// Parses a duration: a whole number and `s`, `m`, `h` or `d` (seconds, minutes, hours, days).

@@ -306,6 +306,16 @@ impl AddressScope {
     }
 }
 
+/// Returns true if a URL names this machine: `localhost` or a loopback address. Nothing is resolved.
+pub fn is_loopback_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
 fn classify_v4(ip: Ipv4Addr) -> AddressScope {
     match ip.octets() {
         [127, ..] => AddressScope::Loopback,

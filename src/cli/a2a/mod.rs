@@ -9,14 +9,13 @@ use callboard_a2a::outbound::{
     A2aClient, CALL_TIMEOUT_DEFAULT, ProtocolBinding, ProtocolVersion, RemoteAuth, RemoteOptions,
 };
 use callboard_message::TaskState;
-use callboard_rpc::EgressPolicy;
+use callboard_rpc::{EgressPolicy, is_loopback_host};
 use clap::Subcommand;
 use tokio::time::timeout;
 use url::Url;
 
 pub(super) use commands::send;
 
-use super::address::is_loopback_host;
 use super::arguments::{CredentialArguments, one_of_names};
 use super::{CommandError, CommandResult, run_until_interrupted};
 

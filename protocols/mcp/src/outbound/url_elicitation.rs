@@ -1,9 +1,9 @@
 //! Addresses that a server may have a person visit.
 
 use callboard_message::{Failure, Question, RawObject};
+use callboard_rpc::is_loopback_host;
 use reqwest::Url;
 use serde_json::value::RawValue;
-use url::Host;
 
 use super::exchange::TransportError;
 use crate::wire::code::URL_ELICITATION_REQUIRED;
@@ -56,15 +56,9 @@ fn check_required(data: Option<&RawValue>) -> Result<(), Failure> {
 fn check_address(url: Option<&str>) -> Result<(), Failure> {
     let url = url.and_then(|url| Url::parse(url).ok());
     let scheme = url.as_ref().map_or("", Url::scheme);
-    let is_local = || match url.as_ref().and_then(Url::host) {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
     match scheme {
         "https" => Ok(()),
-        "http" if is_local() => Ok(()),
+        "http" if url.as_ref().is_some_and(is_loopback_host) => Ok(()),
         scheme => Err(Failure::rejected(format!(
             "the server asks to visit an address with the scheme `{scheme}`: it must be `https`, or `http` on a loopback address"
         ))),
