@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use callboard_message::{Principal, PrincipalKind};
+use callboard_message::Principal;
+use callboard_runtime::ShareOwner;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -19,16 +20,14 @@ pub(super) const LONG_TEXTS_QUEUED_MAX: usize = 128;
 /// all. A further one is blocked. Fixed.
 pub(super) const PRINCIPAL_LONG_TEXTS_QUEUED_MAX: usize = LONG_TEXTS_QUEUED_MAX / 4;
 
-type TextOwner = (PrincipalKind, String);
-
 /// Places to screen long texts, with the texts that wait for one.
 pub(super) struct LongTextQueue(Mutex<QueueState>);
 
 struct QueueState {
     free: usize,
-    waiting: HashMap<TextOwner, VecDeque<oneshot::Sender<ScreenPlace>>>,
+    waiting: HashMap<ShareOwner, VecDeque<oneshot::Sender<ScreenPlace>>>,
     /// Principals with waiting texts, the next one first.
-    turns: VecDeque<TextOwner>,
+    turns: VecDeque<ShareOwner>,
 }
 
 /// Place to screen one long text. Dropping it gives it to the next text.
@@ -62,7 +61,7 @@ impl LongTextQueue {
                 state.free -= 1;
                 return Some(ScreenPlace(self.clone()));
             }
-            state.push((principal.kind, principal.id.clone()))?
+            state.push(principal.into())?
         };
         granted.await.ok()
     }
@@ -71,7 +70,7 @@ impl LongTextQueue {
 impl QueueState {
     /// Adds a text at the end of its principal's. If too many wait in all, the newest of the
     /// principal with the most gives way. `None` if too many wait.
-    fn push(&mut self, owner: TextOwner) -> Option<oneshot::Receiver<ScreenPlace>> {
+    fn push(&mut self, owner: ShareOwner) -> Option<oneshot::Receiver<ScreenPlace>> {
         if self.own_count(&owner) >= PRINCIPAL_LONG_TEXTS_QUEUED_MAX || self.is_full() {
             self.remove_abandoned();
         }
@@ -90,7 +89,7 @@ impl QueueState {
         Some(granted)
     }
 
-    fn own_count(&self, owner: &TextOwner) -> usize {
+    fn own_count(&self, owner: &ShareOwner) -> usize {
         self.waiting.get(owner).map_or(0, VecDeque::len)
     }
 
