@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::capabilities::ListTools;
-use callboard_message::json::raw_from_written;
+use callboard_message::json::raw_ref;
 use callboard_message::{Failure, Message, RawMessage, RawObject};
-use callboard_rpc::{RpcError, code};
+use callboard_rpc::RpcError;
 use callboard_runtime::Context;
 use callboard_runtime::outbound_policy::{REMOTE_TOOL_NAME_CHARS_MAX, exchange};
 use parking_lot::Mutex;
@@ -108,8 +108,7 @@ impl CallChecker {
         if !self.checks_arguments {
             return Ok(());
         }
-        let none = raw_from_written("{}".into());
-        let arguments = params.get("arguments").unwrap_or(&none);
+        let arguments = params.get("arguments").unwrap_or_else(|| raw_ref("{}"));
         let checked = self.schemas.check(tool, listed, arguments).await;
         checked.map_err(Failure::invalid)
     }
@@ -189,7 +188,9 @@ impl CallChecker {
             let mut params = RawObject::new();
             params.set_some("cursor", &cursor);
             let page = match self.fetch_page(lease, params, cx, deadline).await {
-                Err(error) if has_no_list(&error) => {
+                // Any other error may be caused by a caller or a policy, and says nothing about the
+                // server's tools.
+                Err(error) if error.is_method_not_found() => {
                     lease.listed().record_missing();
                     return Ok(None);
                 }
@@ -248,12 +249,6 @@ impl CallChecker {
 fn fetch_deadline(cx: &Context) -> Instant {
     let deadline = Instant::now() + LIST_FETCH_TIMEOUT;
     cx.deadline().map_or(deadline, |end| end.min(deadline))
-}
-
-/// Returns true for a server's own answer that it has no list of tools. Any other error may be
-/// caused by a caller or a policy, and says nothing about the server's tools.
-fn has_no_list(error: &TransportError) -> bool {
-    matches!(error, TransportError::Rpc { error, .. } if error.code == code::METHOD_NOT_FOUND)
 }
 
 /// Returns the error of a call of a tool that isn't listed: one of the protocol, which isn't shown

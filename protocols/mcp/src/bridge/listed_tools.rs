@@ -75,12 +75,35 @@ pub(crate) struct ListedTools {
     latest: Mutex<Option<Listing>>,
     /// Locked while the list is fetched, so that concurrent calls fetch it once.
     pub fetching: tokio::sync::Mutex<()>,
-    /// Time until which a server without a list isn't asked again.
-    missing_until: Mutex<Option<Instant>>,
-    /// Time until which no list is fetched because a call doesn't fit it.
-    refetch_after: Mutex<Option<Instant>>,
-    /// Time until which the latest list counts because a fetch failed.
-    failed_until: Mutex<Option<Instant>>,
+    /// Runs while a server without a list isn't asked again.
+    missing: Pause,
+    /// Runs while no list is fetched because a call doesn't fit it.
+    refetched: Pause,
+    /// Runs while the latest list counts because a fetch failed.
+    failed: Pause,
+}
+
+/// Time in which something isn't done again; over at the beginning.
+#[derive(Default)]
+struct Pause(Mutex<Option<Instant>>);
+
+impl Pause {
+    fn begin(&self, duration: Duration) {
+        *self.0.lock() = Some(Instant::now() + duration);
+    }
+
+    fn stop(&self) {
+        *self.0.lock() = None;
+    }
+
+    fn is_running(&self) -> bool {
+        self.end().is_some_and(|end| Instant::now() < end)
+    }
+
+    /// Returns the time at which the pause ends or has ended; `None` if it has never begun.
+    fn end(&self) -> Option<Instant> {
+        *self.0.lock()
+    }
 }
 
 struct Listing {
@@ -112,12 +135,12 @@ impl ListedTools {
     /// Returns the list of `session`; `None` if there is none, or the server has reported a change
     /// since and it was requested more than [`LIST_REUSE_PAUSE`] ago.
     pub fn current(&self, session: &Arc<UpstreamSession>) -> Option<Arc<ToolTable>> {
-        let now = ListMoment::now(session);
+        let edition = session.notifications.tools_edition();
         let latest = self.latest.lock();
         let listing = latest.as_ref().filter(|listing| {
             let moment = &listing.moment;
-            let is_recent = now.at.saturating_duration_since(moment.at) < LIST_REUSE_PAUSE;
-            (moment.edition == now.edition || is_recent) && moment.session.ptr_eq(&now.session)
+            std::ptr::eq(moment.session.as_ptr(), Arc::as_ptr(session))
+                && (moment.edition == edition || moment.at.elapsed() < LIST_REUSE_PAUSE)
         })?;
         Some(listing.table.clone())
     }
@@ -130,20 +153,19 @@ impl ListedTools {
 
     /// Records a whole list, which was requested at `moment`.
     pub fn record(&self, table: Arc<ToolTable>, moment: ListMoment) {
-        *self.missing_until.lock() = None;
-        *self.failed_until.lock() = None;
+        self.missing.stop();
+        self.failed.stop();
         *self.latest.lock() = Some(Listing { table, moment });
     }
 
     /// Returns true if the list may be fetched because a call doesn't fit it, and begins the pause
     /// after which it may be fetched again.
     pub fn begin_refetch(&self) -> bool {
-        let (mut after, now) = (self.refetch_after.lock(), Instant::now());
-        if after.is_some_and(|after| now < after) {
-            return false;
+        let may = !self.refetched.is_running();
+        if may {
+            self.refetched.begin(LIST_REUSE_PAUSE);
         }
-        *after = Some(now + LIST_REUSE_PAUSE);
-        true
+        may
     }
 
     /// Returns the end of the pause of [`Self::begin_refetch`] if the server of `session` has
@@ -154,31 +176,27 @@ impl ListedTools {
         latest
             .as_ref()
             .filter(|listing| listing.moment.edition != edition)?;
-        *self.refetch_after.lock()
+        self.refetched.end()
     }
 
     /// Records that a fetch failed, so that calls in a row don't repeat it at once.
     pub fn record_failed(&self) {
-        *self.failed_until.lock() = Some(Instant::now() + LIST_REUSE_PAUSE);
+        self.failed.begin(LIST_REUSE_PAUSE);
     }
 
     /// Returns true if a fetch failed a short time ago.
     pub fn has_failed(&self) -> bool {
-        self.failed_until
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
+        self.failed.is_running()
     }
 
     /// Records that the server has answered that it has no list.
     pub fn record_missing(&self) {
-        *self.missing_until.lock() = Some(Instant::now() + LIST_RETRY_PAUSE);
+        self.missing.begin(LIST_RETRY_PAUSE);
     }
 
     /// Returns true if the server had no list a short time ago.
     pub fn is_missing(&self) -> bool {
-        self.missing_until
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
+        self.missing.is_running()
     }
 }
 

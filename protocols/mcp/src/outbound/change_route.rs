@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{CapabilityChange, LogLevel, RawObject};
-use callboard_rpc::code;
 use callboard_runtime::{Caller, Context};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -239,7 +238,7 @@ async fn list_digest(session: &dyn ListSource, methods: &[ListMethod]) -> ListDi
         for (method, items) in methods {
             match hash_list(session, method, items, &mut digest).await {
                 Ok(()) => is_read = true,
-                Err(TransportError::Rpc { error, .. }) if error.code == code::METHOD_NOT_FOUND => {}
+                Err(error) if error.is_method_not_found() => {}
                 Err(_) => return None,
             }
             // Separates the lists.

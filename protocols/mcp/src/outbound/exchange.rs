@@ -8,7 +8,7 @@ use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::http1::NetError;
 use callboard_rpc::{
     DecodeError, DecodeFailure, DecodeLimits, EnvelopeScan, JsonError, RequestId, RpcError,
-    RpcMessage, check_json, decode, encode_notification,
+    RpcMessage, check_json, code, decode, encode_notification,
 };
 use serde_json::value::RawValue;
 
@@ -80,6 +80,13 @@ pub(crate) enum TransportError {
     /// The request failed in this process, or at the caller that a question was put to.
     #[error("{0}")]
     Failed(Failure),
+}
+
+impl TransportError {
+    /// Returns true for a server's own answer that it doesn't know the method.
+    pub fn is_method_not_found(&self) -> bool {
+        matches!(self, Self::Rpc { error, .. } if error.code == code::METHOD_NOT_FOUND)
+    }
 }
 
 impl From<NetError> for TransportError {
