@@ -120,13 +120,13 @@ async fn print_counts(counts: &Counts) -> std::io::Result<()> {
     }
 }
 
-/// The process that misbehaves, ended when this is dropped.
-pub struct Offending {
+/// Process that misbehaves, ended when this is dropped.
+pub struct OffenderProcess {
     _process: Running,
     counts: Arc<Counts>,
 }
 
-impl Offending {
+impl OffenderProcess {
     /// Starts it, and waits until what it holds has built up.
     pub async fn start(abuse: &Abuse, at: Addresses, key: &str) -> Result<Self, String> {
         let here = std::env::current_exe().map_err(|e| e.to_string())?;

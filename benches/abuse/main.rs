@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use abuses::{ABUSES, Abuse, Offending};
+use abuses::{ABUSES, Abuse, OffenderProcess};
 use clap::Parser;
 use node::Site;
 use victim::{Latencies, Victim};
@@ -96,7 +96,7 @@ async fn row(abuse: &Abuse, program: &std::path::Path, span: Duration) -> Result
     if let Some(failure) = quiet.failures.first() {
         return Err(format!("a call failed without any abuse: {failure}"));
     }
-    let offending = Offending::start(abuse, site.at, &other).await?;
+    let offending = OffenderProcess::start(abuse, site.at, &other).await?;
     let beside = victim.calls(span).await;
     let (served, refused) = offending.counts();
     let failed = beside.failures.len();
