@@ -16,6 +16,14 @@ use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
 };
 
+/// Minimum time for which a connection must have been unused before its principal, if it has more
+/// than its share of them, can have it closed for another one. So nobody makes a node start
+/// processes faster than its share of `connections_max` a second. Fixed.
+pub const CONNECTION_UNUSED_MIN: Duration = Duration::from_secs(1);
+/// Maximum number of requests of one principal that wait for a connection at the same time. Further
+/// ones fail at once. Fixed.
+pub const CONNECTION_WAITERS_MAX: usize = 256;
+
 /// Owner of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ConnectionKey {
@@ -143,6 +151,40 @@ struct PoolState {
     /// call. Never evicted, and not counted.
     shared: Option<Arc<PooledConnection>>,
     owned: HashMap<ConnectionKey, Vec<Arc<PooledConnection>>>,
+    /// Numbers of requests that wait for a connection, by principal.
+    waiting: HashMap<ShareOwner, usize>,
+}
+
+/// Place among the requests of a principal that wait for a connection. Dropping it frees the place.
+struct WaitingPlace<'a> {
+    pool: &'a ConnectionPool,
+    principal: &'a ShareOwner,
+}
+
+impl<'a> WaitingPlace<'a> {
+    /// Returns `None` if [`CONNECTION_WAITERS_MAX`] requests of the principal wait.
+    fn take(pool: &'a ConnectionPool, principal: &'a ShareOwner) -> Option<Self> {
+        let mut state = pool.state.lock();
+        let waiting = state.waiting.entry(principal.clone()).or_default();
+        if *waiting >= CONNECTION_WAITERS_MAX {
+            return None;
+        }
+        *waiting += 1;
+        drop(state);
+        Some(Self { pool, principal })
+    }
+}
+
+impl Drop for WaitingPlace<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        if let Some(waiting) = state.waiting.get_mut(self.principal) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                state.waiting.remove(self.principal);
+            }
+        }
+    }
 }
 
 impl PoolState {
@@ -172,7 +214,8 @@ impl PoolState {
 
     /// Makes room for one more connection of `owner`: if the pool is full, closes the one that has
     /// been idle longest, those of principals beyond their share first. Returns false if `owner` may
-    /// use no more, or all connections are in use.
+    /// use no more, all connections are in use, or it would close one of its own that it has used
+    /// within [`CONNECTION_UNUSED_MIN`] while it has its share.
     fn make_room(&mut self, rule: FairShare, owner: &ShareOwner) -> bool {
         let (mut used, mut own) = (0, 0);
         for (_, connection) in self.owned().filter(|(_, c)| c.idle_since().is_none()) {
@@ -199,6 +242,13 @@ impl PoolState {
         let Some((_, key, oldest)) = idle.min_by_key(|(rank, ..)| *rank) else {
             return false;
         };
+        let own = counts.get(&Some(owner)).copied().unwrap_or_default();
+        let is_recent = oldest
+            .idle_since()
+            .is_some_and(|since| since.elapsed() < CONNECTION_UNUSED_MIN);
+        if is_recent && own >= rule.share && oldest.owner.as_ref() == Some(owner) {
+            return false;
+        }
         let (key, oldest) = (key.clone(), oldest.clone());
         self.close(&key, &oldest);
         let connections_max = rule.max;
@@ -248,7 +298,7 @@ impl ConnectionPool {
     /// Leases a connection owned by `key` of `principal`, and creates one if needed. `offer` returns the
     /// capabilities that are offered on a new one, and the client session that owns it, if any. With
     /// `alone`, no other call may be using the connection. Returns `None` if none becomes free within
-    /// `wait`.
+    /// `wait`, or [`CONNECTION_WAITERS_MAX`] requests of the principal wait already.
     pub async fn lease_owned(
         self: &Arc<Self>,
         key: &ConnectionKey,
@@ -289,6 +339,7 @@ impl ConnectionPool {
         if at_once.is_some() {
             return at_once;
         }
+        let _place = WaitingPlace::take(self, principal)?;
         let deadline = Instant::now() + wait;
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
@@ -297,7 +348,12 @@ impl ConnectionPool {
             if taken.is_some() {
                 return taken;
             }
-            tokio::time::timeout_at(deadline, freed).await.ok()?;
+            // A connection can also have become old enough to be closed.
+            let next = deadline.min(Instant::now() + CONNECTION_UNUSED_MIN);
+            let is_over = tokio::time::timeout_at(next, freed).await.is_err();
+            if is_over && Instant::now() >= deadline {
+                return None;
+            }
         }
     }
 
@@ -405,8 +461,8 @@ impl ConnectionPool {
         state.shared.iter().chain(owned).cloned().collect()
     }
 
-    /// Returns the pool's state as JSON for the admin page: numbers of connections by use, and the
-    /// limit.
+    /// Returns the pool's state as JSON for the admin page: numbers of connections by use and
+    /// of requests that wait for one, and the limit.
     pub fn observe(&self) -> serde_json::Value {
         let state = self.state.lock();
         let in_use = state
@@ -417,6 +473,7 @@ impl ConnectionPool {
             "shared": usize::from(state.shared.is_some()),
             "own": state.open_connections(),
             "in_use": in_use,
+            "waiting": state.waiting.values().sum::<usize>(),
             "max": self.rule.max,
         })
     }

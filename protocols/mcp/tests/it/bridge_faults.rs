@@ -576,6 +576,70 @@ async fn connections_are_shared() {
     site.end().await;
 }
 
+/// Goal: a principal can't have programs started faster than its share of the connections a second. Method: a user
+/// with three sets of abilities, each of which needs a program, and room for two; the third is refused at first.
+#[tokio::test]
+async fn programs_are_not_started_in_a_row() {
+    let options = BridgeOptions {
+        connections_max: 2,
+        call_slot_timeout: Duration::from_millis(20),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let script = r#"initialize; while hear; do text "$id" $$; done"#;
+    let bridge = site.bridge(child(script), options);
+    let with = |abilities: &str| Person::new("a", abilities);
+    for abilities in ["{}", r#"{"elicitation":{}}"#] {
+        ask_as(&bridge, with(abilities).call(), json!({}))
+            .await
+            .unwrap();
+    }
+    let third = with(r#"{"sampling":{}}"#);
+    let refused = ask_as(&bridge, third.call(), json!({})).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Overloaded);
+    // Another user doesn't wait.
+    let other = Person::new("b", "{}");
+    ask_as(&bridge, other.call(), json!({})).await.unwrap();
+    let later = async { while ask_as(&bridge, third.call(), json!({})).await.is_err() {} };
+    soon(later).await;
+    site.end().await;
+}
+
+/// Goal: requests that wait for a connection are limited. Method: one connection, in use; of another user as many
+/// requests as may wait, and one more, which is refused at once.
+#[tokio::test]
+async fn waiters_for_connections_are_bounded() {
+    const WAITERS: u64 = 256;
+    let script = r#"initialize; while hear; do case "$line" in *secret*) ask who; hear; esac; text "$id" $$; done"#;
+    let options = BridgeOptions {
+        connections_max: 1,
+        calls_max: 2_000,
+        call_slot_timeout: Duration::from_secs(300),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let bridge = site.bridge(child(script), options);
+    let (thinker, other) = (Person::thinker("a"), Person::new("b", "{}"));
+    let ask = |call, what| {
+        let bridge = bridge.clone();
+        tokio::spawn(async move { ask_as(&bridge, call, what).await })
+    };
+    let held = ask(thinker.call(), json!({ "secret": "s" }));
+    eventually("it is asked", SOON, || thinker.open.load(SeqCst) == 1).await;
+    let waiting: Vec<_> = (0..WAITERS).map(|_| ask(other.call(), json!({}))).collect();
+    until(&bridge, "all wait", |now| {
+        now["connections"]["waiting"] == WAITERS
+    })
+    .await;
+    let refused = soon(ask(other.call(), json!({})))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Overloaded);
+    waiting.iter().chain([&held]).for_each(|call| call.abort());
+    site.end().await;
+}
+
 /// Goal: a server with start mode `Boot` is started before any request, is restarted when it ends,
 /// and followers are notified that its lists may have changed. Method: a child that the test ends.
 #[tokio::test]
