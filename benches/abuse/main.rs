@@ -27,6 +27,8 @@ use victim::{Latencies, Victim};
 
 /// Longest 99th percentile beside an abuse, as a multiple of the quiet one.
 const TIMES_MAX: f64 = 3.0;
+/// Measurements of each abuse.
+const ROUNDS: usize = 3;
 /// Load before the quiet latency is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Sections of the topology beside upstream, mailroom and listeners. The limit of requests is what docs/security.md recommends.
@@ -35,8 +37,8 @@ const SETTINGS: &str =
 
 #[derive(Parser)]
 struct Arguments {
-    /// Duration of each of a row's two measurements.
-    #[arg(long, default_value = "20", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Duration of each of a round's two measurements.
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Abuses with this in their title only.
     #[arg(long)]
@@ -85,8 +87,45 @@ async fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(missed && arguments.check)
 }
 
-/// Measures and prints one row. True where the mark is missed.
+/// One measurement of an abuse.
+struct Round {
+    /// Latencies of `tools/call` and `SendMessage`, quiet and beside the abuse, and their ratios.
+    columns: [String; 2],
+    /// The larger of the two ratios.
+    worst: f64,
+    failed: usize,
+    served: u64,
+    refused: u64,
+}
+
+/// Measures an abuse [`ROUNDS`] times, each against a fresh node, and prints the round in the middle by its larger ratio: a pause of the
+/// machine spoils one round. A failed call of any round counts. True where the mark is missed.
 async fn row(abuse: &Abuse, program: &std::path::Path, span: Duration) -> Result<bool, String> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(measure(abuse, program, span).await?);
+    }
+    let failed: usize = rounds.iter().map(|round| round.failed).sum();
+    rounds.sort_by(|one, other| one.worst.total_cmp(&other.worst));
+    let Round {
+        columns: [mcp, a2a],
+        worst,
+        served,
+        refused,
+        ..
+    } = rounds.swap_remove(ROUNDS / 2);
+    println!(
+        "| {} | {mcp} | {a2a} | {failed} | {served}, {refused} |",
+        abuse.title
+    );
+    Ok(failed > 0 || worst > TIMES_MAX)
+}
+
+async fn measure(
+    abuse: &Abuse,
+    program: &std::path::Path,
+    span: Duration,
+) -> Result<Round, String> {
     let site = Site::new(program, SETTINGS, "")?;
     let (key, other) = (site.key("victim")?, site.key(misuse::NAME)?);
     let _node = site.start()?;
@@ -99,23 +138,22 @@ async fn row(abuse: &Abuse, program: &std::path::Path, span: Duration) -> Result
     let offending = OffenderProcess::start(abuse, site.at, &other).await?;
     let beside = victim.calls(span).await;
     let (served, refused) = offending.counts();
-    let failed = beside.failures.len();
-    let times = |of: fn(&Latencies) -> Duration| {
-        let (quiet, beside) = (of(&quiet).as_secs_f64(), of(&beside).as_secs_f64());
-        let times = beside / quiet;
-        (
-            format!("{:.1}, {:.1}, {times:.1}", quiet * 1e3, beside * 1e3),
-            times,
-        )
-    };
-    let (mcp, mcp_times) = times(|latencies| latencies.mcp_p99());
-    let (a2a, a2a_times) = times(|latencies| latencies.a2a_p99());
-    println!(
-        "| {} | {mcp} | {a2a} | {failed} | {served}, {refused} |",
-        abuse.title
-    );
     if let Some(failure) = beside.failures.first() {
         eprintln!("{}: {failure}", abuse.title);
     }
-    Ok(failed > 0 || mcp_times > TIMES_MAX || a2a_times > TIMES_MAX)
+    let times = |of: fn(&Latencies) -> Duration| {
+        let (quiet, beside) = (of(&quiet).as_secs_f64(), of(&beside).as_secs_f64());
+        let times = beside / quiet;
+        let text = format!("{:.1}, {:.1}, {times:.1}", quiet * 1e3, beside * 1e3);
+        (text, times)
+    };
+    let (mcp, mcp_times) = times(|latencies| latencies.mcp_p99());
+    let (a2a, a2a_times) = times(|latencies| latencies.a2a_p99());
+    Ok(Round {
+        columns: [mcp, a2a],
+        worst: mcp_times.max(a2a_times),
+        failed: beside.failures.len(),
+        served,
+        refused,
+    })
 }
