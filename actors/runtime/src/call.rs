@@ -1,7 +1,7 @@
 //! Call context, which travels with every message that a call causes, and the callee's view of its
 //! caller.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use callboard_message::{
     Answer, Artifact, Budget, CallId, CallerCapabilities, CapabilityChange, Failure,
@@ -12,6 +12,8 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::shares::SharePermit;
 
 /// Capacity of a call's event channel, in events. When it is full, questions wait; progress, log
 /// lines and artifacts are dropped.
@@ -167,6 +169,26 @@ pub struct CallContext {
     /// Session that the call arrived on; `None` if the protocol has no sessions or the call started
     /// in this process.
     pub session: Option<Arc<PeerSession>>,
+    /// Handler that the principal uses for this call; empty if principals don't share the agent's
+    /// handlers.
+    pub handler: HandlerPlace,
+}
+
+/// Place of a call in the handlers that principals share. It is freed when the handler has ended,
+/// or with the call if no handler has begun.
+#[derive(Clone, Default)]
+pub struct HandlerPlace(Weak<SharePermit>);
+
+impl HandlerPlace {
+    pub(crate) fn new(permit: &Arc<SharePermit>) -> Self {
+        Self(Arc::downgrade(permit))
+    }
+
+    /// Returns the permit, for the handler to hold to its end; `None` if there is none, or the
+    /// caller has gone.
+    pub(crate) fn hold(&self) -> Option<Arc<SharePermit>> {
+        self.0.upgrade()
+    }
 }
 
 impl CallContext {
@@ -184,6 +206,7 @@ impl CallContext {
             cancel: CancellationToken::new(),
             caller: None,
             session: None,
+            handler: HandlerPlace::default(),
         }
     }
 
@@ -207,6 +230,7 @@ impl CallContext {
             hops,
             trace: self.trace.child(),
             cancel: self.cancel.child_token(),
+            handler: HandlerPlace::default(),
             ..self.clone()
         })
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access_log::AccessEntry;
-use crate::call::CallContext;
+use crate::call::{CallContext, HandlerPlace};
 use crate::handle::AgentRef;
 use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
 use crate::shares::SharePermit;
@@ -56,14 +56,10 @@ pub async fn admit(
 /// Questions and answers during the call are checked too. Dropping the future cancels the whole
 /// call.
 ///
-/// If principals share the agent's handlers ([`AgentProfile::principal_share_percent`]), waits for
-/// one until the call's deadline.
-///
-/// [`AgentProfile::principal_share_percent`]: crate::AgentProfile::principal_share_percent
+/// If principals share the agent's handlers, waits for one, as [`ask_in_share`] does.
 ///
 /// # Errors
-/// The agent's failure, or the policy's, as for [`admit`]; `Overloaded` if the call gets no
-/// handler.
+/// As [`ask_in_share`]; also the policy's failure, as for [`admit`].
 pub async fn ask(
     agent: &AgentRef,
     name: &str,
@@ -82,10 +78,7 @@ pub async fn ask(
     });
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
-    let reply = match acquire_handler(agent, &sent.name, &call).await {
-        Ok(_permit) => agent.0.clone().ask_named(sent, Some(Arc::new(call))).await,
-        Err(failure) => Err(failure),
-    };
+    let reply = ask_in_share(agent, sent, Arc::new(call)).await;
     gone.disarm();
     let (direction, payload) = (Direction::Inbound, RawValue::NULL);
     let request = PolicyRequest {
@@ -101,6 +94,29 @@ pub async fn ask(
         entry.finish(&principal, &reply);
     }
     reply.map_err(|failure| withhold_rules(failure, &principal, id))
+}
+
+/// Sends `sent` to `agent` and returns the reply, without any check by policies. If principals share
+/// the agent's handlers ([`AgentProfile::principal_share_percent`]), waits for one until the call's
+/// deadline. The handler counts as the principal's until it ends, also if this future is dropped
+/// before.
+///
+/// [`AgentProfile::principal_share_percent`]: crate::AgentProfile::principal_share_percent
+///
+/// # Errors
+/// The agent's failure; `Overloaded` if the call gets no handler.
+pub async fn ask_in_share(
+    agent: &AgentRef,
+    sent: RawMessage,
+    mut call: Arc<CallContext>,
+) -> RawReply {
+    let permit = acquire_handler(agent, &sent.name, &call)
+        .await?
+        .map(Arc::new);
+    if let Some(permit) = &permit {
+        Arc::make_mut(&mut call).handler = HandlerPlace::new(permit);
+    }
+    agent.0.clone().ask_named(sent, Some(call)).await
 }
 
 /// Member of a block's data that stands for the rule ids: the id of the call in log and audit.

@@ -42,7 +42,9 @@ pub use agent::{
 pub use audit::{
     AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest, MemoryAuditStore,
 };
-pub use call::{CallContext, CallEvent, Caller, PeerSession, PendingQuestion, QuestionRouter};
+pub use call::{
+    CallContext, CallEvent, Caller, HandlerPlace, PeerSession, PendingQuestion, QuestionRouter,
+};
 pub use handle::ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
 pub use handle::pool::{Pool, PoolStrategy};
 pub use handle::{AgentRef, Recipient, SendError, Target};

@@ -238,10 +238,11 @@ pub struct AgentProfile {
     /// outlive the caller's task has to be spawned on another runtime.
     pub inline_concurrent: bool,
     /// Share of a principal in the concurrent handlers of each message type, in percent, 1 to 100.
-    /// It applies to messages that a server of the system receives for the agent: beyond its share,
-    /// a principal may use handlers as long as a share is left for others, and then waits. With
-    /// 100, the default, one principal may use all. Suits agents whose handlers wait, for example
-    /// for people.
+    /// It applies to messages that a server of the system receives for the agent, or for an
+    /// aggregate of which the agent is a member: beyond its share, a principal may use handlers as
+    /// long as a share is left for others, and then waits. A handler counts until it ends, also if
+    /// its caller has gone. With 100, the default, one principal may use all. Suits agents whose
+    /// handlers wait, for example for people.
     pub principal_share_percent: u8,
     /// Restart limit for an agent without a supervisor.
     pub restarts: RestartIntensity,

@@ -19,6 +19,7 @@ use crate::handle::{DynMessageRoute, MessageRoute, Recipient};
 use crate::mailbox::lane::{
     Envelope, Lane, MessageQueue, NoReplyReason, ReplySender, downcast_lane,
 };
+use crate::shares::SharePermit;
 
 /// Arguments of [`HandlerOp::run`].
 pub(crate) struct HandlerRun<'a, A> {
@@ -271,7 +272,7 @@ fn run_in_call<A: SyncHandler<M>, M: Message>(
     envelope: Envelope<M>,
     cx: &mut Context,
 ) {
-    let Some((message, reply, call)) = unpack_if_awaited(envelope) else {
+    let Some((message, reply, call, _)) = unpack_if_awaited(envelope) else {
         return;
     };
     cx.call = call;
@@ -302,7 +303,7 @@ fn run_exclusive<A: Handler<M>, M: Message>(
         return HandlerRunResult::Done;
     };
     *run.begun += 1;
-    let Some((message, mut reply, call)) = unpack_if_awaited(envelope) else {
+    let Some((message, mut reply, call, _)) = unpack_if_awaited(envelope) else {
         return HandlerRunResult::Done;
     };
     let Some(mut agent) = run.agent.take() else {
@@ -398,7 +399,7 @@ fn begin_concurrent<A: ConcurrentHandler<M>, M: Message>(
 fn start_concurrent<M: Message, Fut>(
     cx: &Context,
     profile: &AgentProfile,
-    (message, mut reply, call): UnpackedEnvelope<M>,
+    (message, mut reply, call, permit): UnpackedEnvelope<M>,
     handle: impl FnOnce(M, Context) -> Fut,
 ) -> BoxFuture<'static, bool>
 where
@@ -412,6 +413,8 @@ where
     let flight = async move {
         let answer =
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
+        // The handler has ended. Before the reply, so that the caller's next call finds it free.
+        drop(permit);
         send_reply(reply, answer);
     };
     let flight = std::panic::AssertUnwindSafe(flight)
@@ -423,11 +426,13 @@ where
     }
 }
 
-/// Parts of an envelope: message, reply channel and call.
+/// Parts of an envelope: message, reply channel and call, and the call's place in the handlers that
+/// principals share.
 type UnpackedEnvelope<M> = (
     M,
     Option<ReplySender<<M as Message>::Reply>>,
     Option<Arc<CallContext>>,
+    Option<Arc<SharePermit>>,
 );
 
 /// Returns the parts of an envelope; `None` if its caller no longer wants the reply.
@@ -437,6 +442,8 @@ fn unpack_if_awaited<M: Message>(envelope: Envelope<M>) -> Option<UnpackedEnvelo
         reply,
         call,
     } = envelope;
+    // Before the check of the caller, who gives the place up only after the reply.
+    let permit = call.as_ref().and_then(|call| call.handler.hold());
     if reply.as_ref().is_some_and(ReplySender::is_abandoned) {
         return None;
     }
@@ -446,7 +453,7 @@ fn unpack_if_awaited<M: Message>(envelope: Envelope<M>) -> Option<UnpackedEnvelo
         }
         return None;
     }
-    Some((message, reply, call))
+    Some((message, reply, call, permit))
 }
 
 /// Awaits `work`, the future of a handler, until its caller no longer wants the reply. Then cancels

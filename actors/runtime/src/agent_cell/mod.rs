@@ -290,15 +290,9 @@ impl<A: Agent> AgentCell<A> {
                         }
                         let message = slot.take()?;
                         let (reply, answered) = reply_channel();
-                        Some((
-                            (begin.begin)(
-                                agent,
-                                cx,
-                                &self.profile,
-                                (message, Some(reply), call.cloned()),
-                            ),
-                            answered,
-                        ))
+                        let permit = call.and_then(|call| call.handler.hold());
+                        let wanted = (message, Some(reply), call.cloned(), permit);
+                        Some(((begin.begin)(agent, cx, &self.profile, wanted), answered))
                     })
                 });
                 begun.transpose()

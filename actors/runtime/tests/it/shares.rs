@@ -111,3 +111,60 @@ fn handlers_are_shared() {
         system.shutdown(SECOND).await;
     });
 }
+
+/// Agent whose handlers go on after their callers have gone, for a minute at most.
+#[derive(Clone)]
+struct Lingering(Holder);
+
+impl Agent for Lingering {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Hold>(4);
+    }
+
+    fn profile() -> AgentProfile {
+        AgentProfile {
+            cancel_grace: Duration::from_secs(60),
+            ..Holder::profile()
+        }
+    }
+}
+
+impl ConcurrentHandler<Hold> for Lingering {
+    fn handle(&mut self, hold: Hold, cx: Context) -> impl Future<Output = String> + Send + 'static {
+        self.0.handle(hold, cx)
+    }
+}
+
+/// Goal: a handler whose caller has gone counts for its principal until it ends. Method: a principal
+/// abandons all the calls that it may have, and calls once more, with a deadline while the handlers
+/// run and without one; then the handlers end.
+#[test]
+fn abandoned_handlers_count() {
+    run_with_real_time(async |system| {
+        let holder = Holder {
+            begun: Arc::default(),
+            permits: Arc::new(Semaphore::new(0)),
+        };
+        let (begun, permits) = (holder.begun.clone(), holder.permits.clone());
+        let agent = system.spawn_with(move || Lingering(holder.clone()));
+        let abandoned: Vec<_> = (0..3)
+            .map(|_| tokio::spawn(receive(agent.clone(), call_of("a"))))
+            .collect();
+        eventually("three calls run", SOON, || begun.load(SeqCst) == 3).await;
+        for call in abandoned {
+            call.abort();
+            assert!(call.await.unwrap_err().is_cancelled());
+        }
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let late = call_of("a").with_deadline(deadline);
+        let late = timeout(SOON, receive(agent.clone(), late)).await;
+        assert_eq!(late.unwrap().unwrap_err().kind, FailureKind::Overloaded);
+        assert_eq!(begun.load(SeqCst), 3);
+        let more = tokio::spawn(receive(agent.clone(), call_of("a")));
+        // One for the call, which begins when an abandoned handler has ended.
+        permits.add_permits(4);
+        let more = timeout(SOON, more).await.unwrap().unwrap();
+        assert_eq!(more.unwrap().get(), r#""a""#);
+        system.shutdown(SECOND).await;
+    });
+}
