@@ -2,7 +2,7 @@
 //!
 //! They differ only in the task that polls them: they count as the agent's and end with it. If the
 //! caller drops its future first, the handler moves to the agent's arbiter and gets the usual
-//! cancellation and grace period.
+//! cancellation and grace period, but ends with the caller's runtime, which has its timers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, ready};
 
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{AgentCell, AnyAgentCell, Control};
 use crate::agent::Agent;
@@ -56,10 +58,12 @@ impl InlineHandlers {
 }
 
 impl<A: Agent> AgentCell<A> {
-    /// Wraps a started handler of `lane`, which the caller's task then polls, and counts it.
+    /// Wraps a started handler of `lane`, which the caller's task on `runtime` then polls, and
+    /// counts it.
     pub(crate) fn start_inline<R>(
         self: &Arc<Self>,
         lane: u16,
+        runtime: Handle,
         flight: BoxFuture<'static, bool>,
         reply: ReplyReceiver<R>,
     ) -> InlineHandler<R> {
@@ -73,6 +77,7 @@ impl<A: Agent> AgentCell<A> {
         InlineHandler {
             cell: self.clone(),
             lane,
+            runtime,
             flight: Some(flight),
             over,
             reply: Some(reply),
@@ -129,10 +134,24 @@ impl<A: Agent> AgentCell<A> {
 pub(crate) struct InlineHandler<R> {
     cell: Arc<dyn AnyAgentCell>,
     lane: u16,
+    /// Runtime of the caller's task.
+    runtime: Handle,
     /// Future of the handler. Resolves to false if the handler panicked.
     flight: Option<BoxFuture<'static, bool>>,
     over: Pin<Box<WaitForCancellationFutureOwned>>,
     reply: Option<ReplyReceiver<R>>,
+}
+
+/// Runs the future of a handler elsewhere than on `runtime`, where it began. Drops it when `runtime`
+/// shuts down, because timers of that runtime panic from then on.
+async fn run_within(runtime: Handle, flight: BoxFuture<'static, bool>) -> bool {
+    // A runtime that shuts down ends all its tasks before its timers.
+    let ended = AbortOnDropHandle::new(runtime.spawn(std::future::pending::<()>()));
+    tokio::select! {
+        biased;
+        _ = ended => true,
+        is_sound = flight => is_sound,
+    }
 }
 
 impl<R> InlineHandler<R> {
@@ -176,6 +195,7 @@ impl<R> Drop for InlineHandler<R> {
         };
         self.reply = None;
         let (cell, lane) = (self.cell.clone(), self.lane);
+        let flight = Box::pin(run_within(self.runtime.clone(), flight));
         let _ = catch_panic(|| cell.control(Control::Adopt(lane, flight)));
         cell.inline_ended(lane);
     }

@@ -266,10 +266,13 @@ impl<A: Agent> AgentCell<A> {
         slot: &mut Option<M>,
         call: Option<&Arc<CallContext>>,
     ) -> InlineResult<M::Reply> {
-        // A suspended handler needs timers and sockets, hence a tokio runtime.
-        if !self.profile.inline_concurrent || tokio::runtime::Handle::try_current().is_err() {
+        if !self.profile.inline_concurrent {
             return InlineResult::NotRun;
         }
+        // A suspended handler needs timers and sockets, hence a tokio runtime.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return InlineResult::NotRun;
+        };
         if call.is_some_and(|call| call.is_over()) {
             return InlineResult::Answer(Err(NoReplyReason::Cancelled));
         }
@@ -301,7 +304,7 @@ impl<A: Agent> AgentCell<A> {
         // Counted before the token is returned, so that no other caller exceeds the limit.
         let (spot, panicked) = match begun {
             Some(Ok((flight, answered))) => (
-                InlineResult::Started(cell.start_inline(lane, flight, answered)),
+                InlineResult::Started(cell.start_inline(lane, runtime, flight, answered)),
                 None,
             ),
             Some(Err(_)) => (

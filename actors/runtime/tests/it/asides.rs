@@ -26,6 +26,13 @@ struct Panic {
     at_once: bool,
 }
 
+/// Sleeps for an hour, if the handler runs on this thread; otherwise panics.
+#[derive(Message)]
+#[message(local)]
+struct Sleep {
+    on: ThreadId,
+}
+
 /// Returns the number of handlers that this incarnation has started.
 #[derive(Message)]
 #[message(reply = u32, local)]
@@ -58,6 +65,7 @@ impl Agent for Waiter {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<Wait>(2)
             .concurrent::<Panic>(1)
+            .concurrent::<Sleep>(1)
             .sync::<Begun>();
     }
 
@@ -98,6 +106,16 @@ impl ConcurrentHandler<Panic> for Waiter {
         async {
             tokio::task::yield_now().await;
             panic!("as it was told");
+        }
+    }
+}
+
+impl ConcurrentHandler<Sleep> for Waiter {
+    fn handle(&mut self, message: Sleep, _: Context) -> impl Future<Output = ()> + Send + 'static {
+        self.begun += 1;
+        async move {
+            assert_eq!(std::thread::current().id(), message.on);
+            tokio::time::sleep(3_600 * SECOND).await;
         }
     }
 }
@@ -151,6 +169,44 @@ fn where_handlers_run() {
     );
     assert_ne!(runtime.block_on(ask).unwrap(), here);
     runtime.block_on(system.shutdown(SECOND));
+}
+
+/// Goal: a handler with a timer that outlives the runtime of its caller ends with it, and does the
+/// agent no harm. Method: a handler in a task of a runtime that shuts down.
+#[test]
+fn a_runtime_ends_before_its_handlers() {
+    let system = System::start(1).unwrap();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let agent = system.spawn(Waiter::default());
+    let of_caller = runtime();
+    of_caller.block_on(async {
+        assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+        eventually("it rests", SECOND, || agent.snapshot().mailbox_depth == 0).await;
+        let (agent, on) = (agent.clone(), std::thread::current().id());
+        tokio::spawn(async move { agent.ask(Sleep { on }).await });
+        // Its timer is there once the task waits.
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(agent.snapshot().in_flight, 1);
+    drop(of_caller);
+    runtime().block_on(async {
+        // The agent has got the handler by now.
+        assert_eq!(agent.ask(Begun).await.unwrap(), 1);
+        eventually("it has ended", SECOND, || agent.snapshot().in_flight == 0).await;
+        let AgentSnapshot {
+            last_error,
+            restarts,
+            ..
+        } = agent.snapshot();
+        assert_eq!((last_error, restarts), (None, 0));
+        assert_eq!(agent.ask(Begun).await.unwrap(), 1);
+        system.shutdown(SECOND).await;
+    });
 }
 
 /// Goal: the limit of concurrent handlers holds wherever they run, and waiting messages continue
