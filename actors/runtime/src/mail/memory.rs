@@ -25,6 +25,8 @@ const EVENTS_MAX: usize = 100_000;
 pub struct MemoryMailStore {
     audit: Arc<dyn AuditStore>,
     messages_max: usize,
+    /// Held while a message is posted: it is stored once its entry is in the audit.
+    posting: tokio::sync::Mutex<()>,
     state: Mutex<MailState>,
 }
 
@@ -53,17 +55,17 @@ impl MemoryMailStore {
         Self {
             audit,
             messages_max,
+            posting: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         }
     }
 
-    fn store_message(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
+    /// Returns the message that is to be stored, or the first one with its key.
+    fn accept(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
         new.check()?;
-        let mut state = self.state.lock();
-        let key = new.key.clone().map(|key| (new.sender.clone(), key));
-        if let Some(first) = key
-            .as_ref()
-            .and_then(|key| state.by_key.get(key))
+        let state = self.state.lock();
+        if let Some(first) = key_of(&new)
+            .and_then(|key| state.by_key.get(&key))
             .and_then(|number| state.message_at(*number))
         {
             return Ok(first);
@@ -81,6 +83,12 @@ impl MemoryMailStore {
         let number = state.messages.len() as u64 + 1;
         let digest = self.audit.digest(new.class, new.body.as_bytes());
         let message = MailMessage::new_accepted(number, new, digest, SystemTime::now());
+        Ok(Arc::new(message))
+    }
+
+    fn store_message(&self, message: &MailMessage) {
+        let number = message.number;
+        let mut state = self.state.lock();
         for recipient in &message.new.recipients {
             let copy = message.new_copy(recipient);
             state
@@ -90,15 +98,21 @@ impl MemoryMailStore {
                 .insert(number, copy);
         }
         state.by_id.insert(message.new.id.clone(), number);
-        state.by_key.extend(key.map(|key| (key, number)));
+        state
+            .by_key
+            .extend(key_of(&message.new).map(|key| (key, number)));
         let first = Arc::new(MailMessage {
             is_new: false,
             ..message.clone()
         });
         state.messages.push(first.clone());
         state.append_event(StoredMailEvent::Posted(first));
-        Ok(Arc::new(message))
     }
+}
+
+/// Returns sender and idempotency key of a message; `None` without a key.
+fn key_of(new: &NewMailMessage) -> Option<(String, String)> {
+    Some((new.sender.clone(), new.key.clone()?))
 }
 
 impl MailState {
@@ -192,9 +206,11 @@ impl MailState {
 #[async_trait]
 impl MailStore for MemoryMailStore {
     async fn post(&self, new: NewMailMessage) -> JournalResult<Arc<MailMessage>> {
-        let message = self.store_message(new)?;
+        let _turn = self.posting.lock().await;
+        let message = self.accept(new)?;
         if message.is_new {
             self.audit.append(vec![message.audit_entry()]).await?;
+            self.store_message(&message);
         }
         Ok(message)
     }

@@ -1,7 +1,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use callboard_message::mail::MailMessageKind;
 use callboard_message::{DataClass, Principal};
 use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::*;
@@ -228,5 +229,37 @@ fn a_system_has_a_store() {
         assert!(other.store().tasks.worker_id().contains('#'));
         assert_eq!(other.set_store(store), Err(StoreAlreadySet));
         other.shutdown(HOUR).await;
+    });
+}
+
+/// Goal: a message whose entry isn't in the audit isn't stored either, and can be posted again.
+/// Method: an audit that fails once; the message twice.
+#[test]
+fn mail_is_stored_with_its_entry() {
+    run_with_paused_time(async |_| {
+        let mail = MemoryMailStore::new(Told::new(OFTEN, [JournalError::NoSpace]));
+        let letter = NewMailMessage {
+            id: "m-1".into(),
+            sender: "ann".into(),
+            kind: MailMessageKind::Direct,
+            label: None,
+            audience: "one".into(),
+            recipients: vec!["bob".into()],
+            topic: None,
+            thread: None,
+            reply_to: None,
+            urgent: false,
+            key: Some("k".into()),
+            class: DataClass::Internal,
+            body: "hello".into(),
+            expires: SystemTime::now() + HOUR,
+        };
+        let refused = mail.post(letter.clone()).await;
+        assert_eq!(refused.map(drop), Err(JournalError::NoSpace));
+        assert!(mail.message("m-1").await.unwrap().is_none());
+        assert_eq!(mail.last_event().await, Ok(0));
+        let posted = mail.post(letter).await.unwrap();
+        assert!(posted.is_new && posted.number == 1);
+        assert_eq!(mail.unread_counts().await.unwrap()["bob"], 1);
     });
 }
