@@ -8,8 +8,8 @@ use callboard_message::capabilities::{
     CallTool, CreateMessage, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, RESERVED_PREFIX,
 };
-use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawObject};
-use callboard_runtime::{AgentRef, CallContext, Context};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawMessage, RawObject};
+use callboard_runtime::{AgentRef, CallContext, Context, inbound_policy};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
@@ -178,18 +178,23 @@ impl MemberState {
                 own.hops_max
             )));
         }
-        self.agent
-            .ask_named(name, body, call)
-            .await
-            .map_err(|mut failure| {
-                // Callers know only the aggregate, so the failure names the member.
-                let before = format!("{}: ", self.name);
-                if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before)
-                {
-                    failure.message.insert_str(0, &before);
-                }
-                failure
-            })
+        let reply = match call {
+            // The aggregate's handlers don't bound the principal here: a member may have fewer.
+            Some(call) => {
+                let (name, payload) = (name.to_owned(), body);
+                let sent = RawMessage { name, payload };
+                inbound_policy::ask_in_share(&self.agent, sent, call).await
+            }
+            None => self.agent.ask_named(name, body, None).await,
+        };
+        reply.map_err(|mut failure| {
+            // Callers know only the aggregate, so the failure names the member.
+            let before = format!("{}: ", self.name);
+            if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before) {
+                failure.message.insert_str(0, &before);
+            }
+            failure
+        })
     }
 
     /// Sends a message as [`Self::ask`] does, but waits for the reply only until `limit`. Used for

@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard_message::Message as _;
 use callboard_message::{RawMessage, RawReply};
 use callboard_runtime::testkit::{eventually, run_with_real_time};
-use callboard_runtime::{ConcurrentHandler, inbound_policy};
+use callboard_runtime::{AgentProfile, ConcurrentHandler, inbound_policy};
 use tokio::time::timeout;
 
 use super::*;
@@ -40,6 +40,26 @@ impl ConcurrentHandler<Hold> for Unanswered {
     }
 }
 
+/// As [`Unanswered`], with four handlers that principals share.
+#[derive(Clone, Default)]
+struct FewHandlers(Unanswered);
+
+impl Agent for FewHandlers {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Hold>(4);
+    }
+
+    fn profile() -> AgentProfile {
+        AgentProfile::default().principal_share(25)
+    }
+}
+
+impl ConcurrentHandler<Hold> for FewHandlers {
+    fn handle(&mut self, hold: Hold, cx: Context) -> impl Future<Output = u32> + Send + 'static {
+        self.0.handle(hold, cx)
+    }
+}
+
 /// Calls the tool `hold` as a server does.
 async fn call(aggregate: AgentRef, name: &'static str) -> RawReply {
     let params = RawObject::single("name", Hold::NAME);
@@ -69,6 +89,28 @@ fn waiting_calls_leave_handlers_to_others() {
         let other = timeout(SOON, call(aggregate.clone(), "b")).await;
         assert!(other.unwrap().is_ok());
         assert_eq!(held.load(SeqCst), own + 1);
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: the handlers of a member are shared too, though the aggregate has handlers left. Method: as
+/// many calls of a principal as the member has handlers, then one of another.
+#[test]
+fn waiting_calls_leave_handlers_of_a_member_to_others() {
+    run_with_real_time(async |system| {
+        let member = FewHandlers::default();
+        let held = member.0.0.clone();
+        let member = system.spawn_with(move || member.clone());
+        let aggregate = AggregateAgent::new([("member".to_owned(), member)]).unwrap();
+        let aggregate = aggregate.spawn(system, "all");
+        let waiting: Vec<_> = (0..4)
+            .map(|_| tokio::spawn(call(aggregate.clone(), "a")))
+            .collect();
+        eventually("its share is held", SOON, || held.load(SeqCst) == 3).await;
+        let other = timeout(SOON, call(aggregate.clone(), "b")).await;
+        assert!(other.unwrap().is_ok());
+        assert_eq!(held.load(SeqCst), 4);
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
         system.shutdown(Duration::from_secs(1)).await;
     });
