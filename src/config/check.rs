@@ -55,6 +55,17 @@ struct ReferenceChecker<'a, 'p, 't> {
 impl<'a> ReferenceChecker<'a, '_, '_> {
     fn check_members(&mut self) {
         for entry in &self.sections.servers {
+            if let Some(percent) = entry.value.principal_share_percent
+                && !(1..=100).contains(&percent)
+            {
+                self.problems.error(
+                    entry.tree.span_of("principal_share_percent"),
+                    format!(
+                        "the virtual server {}: `principal_share_percent` must be from 1 to 100, not {percent}",
+                        entry.value.id
+                    ),
+                );
+            }
             if let (true, Some(span)) = (
                 entry.value.members.is_empty(),
                 entry.tree.span_of("members"),

@@ -512,6 +512,9 @@ pub struct ServerDeclaration {
     /// Separator between the member's id and the tool name. Default: `__`.
     #[serde(default)]
     pub separator: NameSeparator,
+    /// Share of a principal in the requests of one type that it handles at a time, in percent, 1 to
+    /// 100. Default: 25.
+    pub principal_share_percent: Option<u8>,
 }
 
 /// Name, version and instructions that a file declares for an MCP server; `None` where it declares

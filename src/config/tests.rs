@@ -229,28 +229,29 @@ fn endpoints() {
     }
 }
 
-/// Goal: a listener's share of a principal is a percentage. Method: each limit, and one beyond.
+/// Goal: the share of a principal is a percentage, at a listener and a virtual server. Method: each
+/// limit, and one beyond.
 #[test]
 fn shares_of_principals() {
-    let listener = |percent: u8| {
-        let lines = "protocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"";
-        let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"";
-        told(
-            &format!(
-                "{NODE}{upstream}\n[[listener]]\n{lines}\nprincipal_share_percent = {percent}\n"
-            ),
-            false,
-        )
-    };
-    for good in [1, 100] {
-        assert_eq!(listener(good), [""; 0]);
-    }
-    for wrong in [0, 101] {
-        let told = listener(wrong);
-        assert!(
-            told.len() == 1 && told[0].contains("it must be from 1 to 100"),
-            "{told:?}"
-        );
+    let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"";
+    for section in [
+        "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"",
+        "[[server]]\nid = \"all\"\nmembers = [\"a\"]",
+    ] {
+        let with = |percent: u8| {
+            let lines = format!("{section}\nprincipal_share_percent = {percent}");
+            told(&format!("{NODE}{upstream}\n{lines}\n"), false)
+        };
+        for good in [1, 100] {
+            assert_eq!(with(good), [""; 0], "{section}");
+        }
+        for wrong in [0, 101] {
+            let told = with(wrong);
+            assert!(
+                told.len() == 1 && told[0].contains("must be from 1 to 100"),
+                "{told:?}"
+            );
+        }
     }
 }
 

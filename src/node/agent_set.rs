@@ -8,7 +8,9 @@ use std::time::Duration;
 use callboard_gateway::aggregate::{
     AggregateAgent, AggregateMember, AggregateOptions, PrefixMode, ToolFilter,
 };
-use callboard_runtime::{AgentId, AgentRef, QuestionRouter, System};
+use callboard_runtime::{
+    AgentId, AgentRef, PRINCIPAL_SHARE_PERCENT_DEFAULT, QuestionRouter, System,
+};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -272,6 +274,9 @@ impl AgentSet {
             allow: server.tools.clone(),
             prefix: server.prefix,
             separator: server.separator,
+            principal_share_percent: server
+                .principal_share_percent
+                .unwrap_or(PRINCIPAL_SHARE_PERCENT_DEFAULT),
             ..AggregateOptions::default()
         };
         Ok(AggregateAgent::with_options(members, options)?.spawn(&self.system, &server.id))
