@@ -55,7 +55,8 @@ fn read<'a>(
     let payload = Box::pin(stream::iter(chunks).chain(stream::pending()));
     let payload = Payload::from_request(&request, &mut dev::Payload::Stream { payload });
     let payload = payload.now_or_never().expect("at once").expect("a payload");
-    let (_, _, mut reader) = accept_handshake(&request, payload, &[], max).expect("a handshake");
+    let accepted = accept_handshake(&request, payload, &[], max).expect("a handshake");
+    let mut reader = accepted.messages;
     let mut messages = Vec::new();
     loop {
         match reader.recv().now_or_never().flatten() {

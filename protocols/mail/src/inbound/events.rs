@@ -19,9 +19,14 @@ use callboard_message::mail::{
     ReadEvents, WATCH_SCOPE,
 };
 use callboard_message::{Failure, FailureKind, Principal};
+use callboard_rpc::BufferReservation;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::websocket::{self, WebSocketError, WebSocketReader};
-use callboard_rpc::serve::{CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header};
+use callboard_rpc::serve::websocket::{
+    self, AcceptedWebSocket, UntakenFrames, WebSocketError, WebSocketReader,
+};
+use callboard_rpc::serve::{
+    CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header, buffers,
+};
 use callboard_runtime::{
     Agent, AgentRef, Context, Handlers, PrincipalShares, SharePermit, SyncHandler, System,
 };
@@ -166,25 +171,7 @@ pub(super) async fn open_socket(
     }
     let permit = events.open.try_acquire(&*caller.principal);
     let permit = permit.map_err(|error| ProblemResponse::no_place("event sockets", error))?;
-    let after = query
-        .text("after")
-        .filter(|after| *after != "now")
-        .map(|_| query.parse::<u64>("after"));
-    let after = after.transpose()?.flatten();
-    // Only this request is checked by the policy, not the following pages. It reads the newest
-    // sequence number only.
-    let first = ReadEvents {
-        after: 0,
-        limit: Some(1),
-        types: Vec::new(),
-    };
-    let Found { newest, .. } = server.ask(&caller, &first).await?;
-    if after.is_some_and(|after| after > newest) {
-        return Err(ProblemResponse::new(
-            StatusCode::BAD_REQUEST,
-            format!("`after` is above the newest event's number, which is {newest}"),
-        ));
-    }
+    let (after, newest) = read_start(server, &caller, query).await?;
     let incomplete = |_| {
         ProblemResponse::new(
             StatusCode::BAD_REQUEST,
@@ -192,7 +179,12 @@ pub(super) async fn open_socket(
         )
     };
     let opened = websocket::accept_handshake(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
-    let (mut response, session, messages) = opened.map_err(incomplete)?;
+    let AcceptedWebSocket {
+        mut response,
+        session,
+        untaken,
+        messages,
+    } = opened.map_err(incomplete)?;
     response.headers_mut().insert(
         HeaderName::from_static(EVENT_SEQUENCE_HEADER),
         HeaderValue::from(newest),
@@ -210,12 +202,52 @@ pub(super) async fn open_socket(
         server: server.clone(),
         caller,
         session,
+        untaken,
     };
+    let counted = buffers::account_of(request).map(|account| account.reservation());
     let standing = CredentialWatch::new(request, &server.options.access);
     let stopping = events.stopping.clone();
-    let served = socket.serve(cursor, standing, messages, (busy, permit), stopping);
+    let served = socket.serve(
+        (cursor, counted),
+        standing,
+        messages,
+        (busy, permit),
+        stopping,
+    );
     actix_web::rt::spawn(events.sockets.track_future(served));
     Ok(response)
+}
+
+/// Returns the sequence number after which events are wanted, `None` for new ones only, and that of
+/// the newest event.
+///
+/// # Errors
+/// The error response if `after` is no number or above the newest event's, or access is denied.
+async fn read_start(
+    server: &MailServerState,
+    caller: &MailCaller,
+    query: &QueryParameters<'_>,
+) -> Result<(Option<u64>, u64), ProblemResponse> {
+    let after = query
+        .text("after")
+        .filter(|after| *after != "now")
+        .map(|_| query.parse::<u64>("after"));
+    let after = after.transpose()?.flatten();
+    // Only this request is checked by the policy, not the following pages. It reads the newest
+    // sequence number only.
+    let first = ReadEvents {
+        after: 0,
+        limit: Some(1),
+        types: Vec::new(),
+    };
+    let Found { newest, .. } = server.ask(caller, &first).await?;
+    if after.is_some_and(|after| after > newest) {
+        return Err(ProblemResponse::new(
+            StatusCode::BAD_REQUEST,
+            format!("`after` is above the newest event's number, which is {newest}"),
+        ));
+    }
+    Ok((after, newest))
 }
 
 /// Timeout for sending the close frame of a socket. The client may first have to read earlier
@@ -229,6 +261,7 @@ struct EventSocket {
     server: Data<MailServerState>,
     caller: MailCaller,
     session: Session,
+    untaken: UntakenFrames,
 }
 
 /// Position of an event socket in the events, and its settings.
@@ -257,7 +290,7 @@ impl EventSocket {
     /// is revoked.
     async fn serve(
         self,
-        cursor: SocketCursor,
+        (cursor, counted): (SocketCursor, Option<BufferReservation>),
         mut standing: CredentialWatch,
         mut messages: WebSocketReader,
         held: (ActiveRequest, SharePermit),
@@ -266,7 +299,7 @@ impl EventSocket {
         let mut alive = HeartbeatMonitor::new(self.server.options.ping_interval);
         let mut heard = 0;
         let why = {
-            let mut writing = pin!(self.write(cursor));
+            let mut writing = pin!(self.write(cursor, counted));
             loop {
                 tokio::select! {
                     why = &mut writing => break why,
@@ -284,7 +317,9 @@ impl EventSocket {
                             Some(Ok(AggregatedMessage::Ping(payload))) => {
                                 // A client that floods the socket with pings gets no pong.
                                 let mut session = self.session.clone();
-                                let _ = timeout(Duration::ZERO, session.pong(&payload)).await;
+                                if let Ok(Ok(())) = timeout(Duration::ZERO, session.pong(&payload)).await {
+                                    self.untaken.add(payload.len());
+                                }
                             }
                             Some(Ok(AggregatedMessage::Pong(_))) => {}
                             Some(Ok(AggregatedMessage::Close(_))) | None => break None,
@@ -299,7 +334,9 @@ impl EventSocket {
                             break None;
                         }
                         let mut session = self.session.clone();
-                        let _ = timeout(Duration::ZERO, session.ping(b"")).await;
+                        if let Ok(Ok(())) = timeout(Duration::ZERO, session.ping(b"")).await {
+                            self.untaken.add(0);
+                        }
                     }
                 }
             }
@@ -319,9 +356,12 @@ impl EventSocket {
     }
 
     /// Sends events in order. Returns the close frame when the socket must close.
-    async fn write(&self, mut cursor: SocketCursor) -> SocketClose {
-        let frame_timeout = self.server.options.frame_timeout;
-        let mut session = self.session.clone();
+    async fn write(
+        &self,
+        mut cursor: SocketCursor,
+        mut counted: Option<BufferReservation>,
+    ) -> SocketClose {
+        let mut untaken = self.untaken.clone();
         let mut look = true;
         loop {
             let newest = *cursor.newest.borrow_and_update();
@@ -338,10 +378,10 @@ impl EventSocket {
                 let moved = page.to > cursor.sequence;
                 for record in &page.records {
                     for frame in record.frames_for(&cursor.types, cursor.numbered) {
-                        match timeout(frame_timeout, session.text(frame)).await {
-                            Ok(Ok(())) => {}
-                            Ok(Err(_)) => return None,
-                            Err(_) => {
+                        match self.send(frame, &mut counted).await {
+                            Ok(true) => {}
+                            Ok(false) => return None,
+                            Err(TooSlow) => {
                                 let why = format!("too slow: go on with after={}", cursor.sequence);
                                 return socket_close(CloseCode::Again, why);
                             }
@@ -358,8 +398,31 @@ impl EventSocket {
             tokio::select! {
                 changed = cursor.newest.changed() => if changed.is_err() { return None },
                 () = sleep(POLL_INTERVAL) => look = true,
+                () = untaken.wait_taken() => {
+                    // Can't fail, because it is less than before.
+                    let _ = counted.as_mut().map(|held| held.resize(untaken.bytes()));
+                }
             }
         }
+    }
+
+    /// Sends a frame, and counts those that the connection hasn't taken. Returns false if the
+    /// client has gone.
+    async fn send(
+        &self,
+        frame: String,
+        counted: &mut Option<BufferReservation>,
+    ) -> Result<bool, TooSlow> {
+        let (mut session, bytes) = (self.session.clone(), frame.len());
+        let sent = timeout(self.server.options.frame_timeout, session.text(frame)).await;
+        if sent.map_err(|_| TooSlow)?.is_err() {
+            return Ok(false);
+        }
+        self.untaken.add(bytes);
+        let counted = counted.as_mut();
+        let resized = counted.map(|held| held.resize(self.untaken.bytes()));
+        resized.transpose().map_err(|_| TooSlow)?;
+        Ok(true)
     }
 
     async fn read(&self, after: u64) -> Result<Found, Failure> {
@@ -371,6 +434,10 @@ impl EventSocket {
         self.server.ask_admitted(&self.caller, &asked).await
     }
 }
+
+/// Reason to close a socket: its client reads too slowly for the time limit of a frame, or for the
+/// memory that is left.
+struct TooSlow;
 
 fn close_for_failure(failure: &Failure, at: u64) -> SocketClose {
     match failure.kind {

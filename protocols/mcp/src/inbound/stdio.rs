@@ -139,6 +139,8 @@ pub(crate) enum QueuedMessage {
 /// Bytes of the queued messages, counted in the node's budget.
 struct QueuedBytes {
     bytes: AtomicUsize,
+    /// Bytes of messages that were written, but not taken by the connection.
+    written: AtomicUsize,
     /// `None` without a budget.
     held: Option<ReaderReservation>,
     /// Cancelled once the budget has closed the queue.
@@ -181,7 +183,7 @@ impl QueuedBytes {
 
 impl ClosableBuffer for QueuedBytes {
     fn buffered_bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.written.load(Ordering::Relaxed)
     }
 
     fn close_buffer(&self) {
@@ -209,6 +211,7 @@ impl OutgoingQueue {
                 queue,
                 queued: Arc::new_cyclic(|bytes: &Weak<QueuedBytes>| QueuedBytes {
                     bytes: AtomicUsize::new(0),
+                    written: AtomicUsize::new(0),
                     held: account.map(|account| account.reader(bytes.clone())),
                     closed: CancellationToken::new(),
                 }),
@@ -220,6 +223,14 @@ impl OutgoingQueue {
     /// Waits until the budget closes the queue, because its peer reads too slowly.
     pub async fn closed(&self) {
         self.queued.closed.cancelled().await;
+    }
+
+    /// Counts the bytes of messages that were written, but that the connection hasn't taken yet.
+    /// `room` is that of a message whose last bytes were written just now.
+    pub fn count_written(&self, bytes: usize, room: Option<QueueRoom>) {
+        self.queued.written.store(bytes, Ordering::Relaxed);
+        drop(room);
+        self.queued.track();
     }
 
     /// Sends a message that must not be lost; waits for room in the queue.

@@ -4,12 +4,18 @@
 //! a header declares is checked before the payload is read.
 
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 
 use actix_http::ws::{OpCode, Parser};
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, dev};
 use actix_ws::{AggregatedMessage, ProtocolError, Session};
 use futures::{FutureExt, StreamExt};
+use tokio::sync::watch;
 
 use super::buffers;
 use crate::{BufferReservation, BuffersFull};
@@ -27,6 +33,69 @@ pub enum WebSocketError {
     Full(#[from] BuffersFull),
 }
 
+/// Frames that a session has accepted and its connection hasn't taken, because the client reads too
+/// slowly. A session accepts up to 32. Clones share the number of accepted bytes.
+#[derive(Clone)]
+pub struct UntakenFrames {
+    /// Number of accepted bytes, with the headers of the frames.
+    accepted: Arc<AtomicU64>,
+    /// Number of bytes that the connection has taken.
+    taken: watch::Receiver<u64>,
+}
+
+impl UntakenFrames {
+    /// Adds a frame of `payload_bytes` that the session has just accepted.
+    pub fn add(&self, payload_bytes: usize) {
+        let header_bytes = match payload_bytes {
+            0..=125 => 2,
+            126..=0xFFFF => 4,
+            _ => 10,
+        };
+        let bytes = payload_bytes as u64 + header_bytes;
+        self.accepted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that the connection hasn't taken.
+    pub fn bytes(&self) -> usize {
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        let left = accepted.saturating_sub(*self.taken.borrow());
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until the connection takes more. Never returns once the connection has ended.
+    pub async fn wait_taken(&mut self) {
+        if self.taken.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Response body of a WebSocket that publishes the number of bytes that its connection has taken.
+struct MeteredBody {
+    frames: BoxBody,
+    taken: watch::Sender<u64>,
+}
+
+impl MessageBody for MeteredBody {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.frames.size()
+    }
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let this = self.get_mut();
+        let next = ready!(Pin::new(&mut this.frames).poll_next(cx));
+        if let Some(Ok(bytes)) = &next {
+            this.taken.send_modify(|taken| *taken += bytes.len() as u64);
+        }
+        Poll::Ready(next)
+    }
+}
+
 /// Reader of the messages that a client sends over one WebSocket.
 pub struct WebSocketReader {
     payload: Payload,
@@ -39,9 +108,21 @@ pub struct WebSocketReader {
     held: Option<BufferReservation>,
 }
 
-/// Accepts a WebSocket handshake. Returns the response, the session to send with, and a reader of
-/// the client's messages. A message may have at most `message_bytes_max` bytes, over all its
-/// frames. Of the subprotocols that the client offers, the first that is in `protocols` is chosen.
+/// WebSocket that was accepted.
+pub struct AcceptedWebSocket {
+    /// Response to the handshake.
+    pub response: HttpResponse,
+    /// Session to send with.
+    pub session: Session,
+    /// Counter of the frames that the session has accepted. The sender adds them.
+    pub untaken: UntakenFrames,
+    /// Reader of the client's messages.
+    pub messages: WebSocketReader,
+}
+
+/// Accepts a WebSocket handshake. A message of the client may have at most `message_bytes_max`
+/// bytes, over all its frames. Of the subprotocols that the client offers, the first that is in
+/// `protocols` is chosen.
 ///
 /// # Errors
 /// Fails if the handshake is invalid.
@@ -50,17 +131,27 @@ pub fn accept_handshake(
     payload: Payload,
     protocols: &[&str],
     message_bytes_max: usize,
-) -> Result<(HttpResponse, Session, WebSocketReader), Error> {
+) -> Result<AcceptedWebSocket, Error> {
     let (response, session, _) =
         actix_ws::handle_with_protocols(request, empty_payload(request)?, protocols)?;
-    let reader = WebSocketReader {
+    let (taken, untaken) = watch::channel(0);
+    let response = response.map_body(|_, frames| BoxBody::new(MeteredBody { frames, taken }));
+    let messages = WebSocketReader {
         payload,
         buffer: BytesMut::new(),
         fragments: None,
         message_bytes_max,
         held: buffers::account_of(request).map(|account| account.reservation()),
     };
-    Ok((response, session, reader))
+    Ok(AcceptedWebSocket {
+        response,
+        session,
+        untaken: UntakenFrames {
+            accepted: Arc::default(),
+            taken: untaken,
+        },
+        messages,
+    })
 }
 
 /// Creates an empty payload for `actix_ws`, because the request's own payload is read by
@@ -294,6 +385,41 @@ mod tests {
             Err(vec![])
         );
         assert_eq!(sizes(&mut messages([begun, short(0x80, 600)])), Ok(vec![]));
+    }
+
+    /// Goal: frames count until the connection takes them, to the byte. Method: frames with each
+    /// form of length, and control frames, before and after the body is read.
+    #[tokio::test]
+    async fn untaken_frames_are_counted() {
+        let (request, mut payload) = TestRequest::default()
+            .insert_header(("upgrade", "websocket"))
+            .insert_header(("connection", "upgrade"))
+            .insert_header(("sec-websocket-version", "13"))
+            .insert_header(("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw=="))
+            .to_http_parts();
+        let payload = Payload::from_request(&request, &mut payload).await.unwrap();
+        let accepted = accept_handshake(&request, payload, &[], MAX).unwrap();
+        let (mut session, mut untaken) = (accepted.session, accepted.untaken);
+        let mut expected = 0;
+        for (bytes, header) in [(0, 2), (125, 2), (126, 4), (0xFFFF, 4), (0x1_0000, 10)] {
+            session.text("x".repeat(bytes)).await.unwrap();
+            untaken.add(bytes);
+            expected += bytes + header;
+            assert_eq!(untaken.bytes(), expected);
+        }
+        session.ping(b"p").await.unwrap();
+        untaken.add(1);
+        let mut body = accepted.response.into_body();
+        let mut taken = 0;
+        while let Some(Some(chunk)) =
+            std::future::poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).now_or_never()
+        {
+            taken += chunk.unwrap().len();
+        }
+        assert_eq!((taken, untaken.bytes()), (expected + 3, 0));
+        assert!(untaken.wait_taken().now_or_never().is_some());
+        drop(body);
+        assert!(untaken.wait_taken().now_or_never().is_none());
     }
 
     /// Goal: a half-sent message counts until it is read, and is rejected beyond the budget. Method:

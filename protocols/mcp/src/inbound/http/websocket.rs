@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Data, Payload};
+use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, Item, ProtocolError};
 use callboard_message::Principal;
 use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
-use callboard_rpc::serve::websocket::{WebSocketError, WebSocketReader};
+use callboard_rpc::serve::websocket::{
+    AcceptedWebSocket, UntakenFrames, WebSocketError, WebSocketReader,
+};
 use callboard_rpc::serve::{
     CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers, idle_timeout, websocket,
 };
@@ -31,7 +33,7 @@ use crate::wire::code as mcp;
 /// WebSocket subprotocol that a client must offer.
 const SUBPROTOCOL: &str = "mcp";
 /// Maximum size of a frame to the client, in bytes. A larger message has several. The connection
-/// holds up to 32 frames that the client hasn't read, which don't count in the node's budget.
+/// holds up to 32 frames that the client hasn't read.
 const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 pub(crate) async fn upgrade(
@@ -51,7 +53,12 @@ pub(crate) async fn upgrade(
     let permits = server.acquire_stream_permits(&principal, None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
-    let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
+    let AcceptedWebSocket {
+        response,
+        session,
+        untaken,
+        messages,
+    } = opened.map_err(|_| NO_HANDSHAKE)?;
     let account = buffers::account_of(&request);
     let standing = server.credential_watch(&request);
     let stream = server.idle_streams.token();
@@ -59,8 +66,7 @@ pub(crate) async fn upgrade(
         server,
         (principal, account),
         standing,
-        socket,
-        messages,
+        (session, untaken, messages),
         (busy, permits, stream),
     ));
     Ok(response)
@@ -72,8 +78,7 @@ async fn serve_socket(
     server: Data<ServerState>,
     (principal, account): (Principal, Option<BufferAccount>),
     mut standing: CredentialWatch,
-    socket: actix_ws::Session,
-    mut messages: WebSocketReader,
+    (socket, untaken, mut messages): (actix_ws::Session, UntakenFrames, WebSocketReader),
     _held: (ActiveRequest, StreamPermits, TaskTrackerToken),
 ) {
     let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, account.as_ref());
@@ -86,7 +91,8 @@ async fn serve_socket(
     );
     let mut alive = HeartbeatMonitor::new(server.options.streams.keep_alive);
     let closing = {
-        let mut writing = pin!(write_frames(queue, socket.clone()));
+        let writing = write_frames(queue, &pipe, socket.clone(), untaken.clone());
+        let mut writing = pin!(writing);
         let stopping = &server.service.closing;
         loop {
             if stopping.is_cancelled() && requests.is_idle() {
@@ -103,7 +109,9 @@ async fn serve_socket(
                         Some(Ok(AggregatedMessage::Ping(payload))) => {
                             // A client that floods the socket with pings gets no answer to them.
                             let mut socket = socket.clone();
-                            let _ = timeout(Duration::ZERO, socket.pong(&payload)).await;
+                            if let Ok(Ok(())) = timeout(Duration::ZERO, socket.pong(&payload)).await {
+                                untaken.add(payload.len());
+                            }
                         }
                         Some(Ok(AggregatedMessage::Pong(_))) => {}
                         Some(Ok(AggregatedMessage::Binary(_))) => break close(CloseCode::Unsupported),
@@ -132,7 +140,9 @@ async fn serve_socket(
                         break None;
                     }
                     let mut socket = socket.clone();
-                    let _ = timeout(Duration::ZERO, socket.ping(b"")).await;
+                    if let Ok(Ok(())) = timeout(Duration::ZERO, socket.ping(b"")).await {
+                        untaken.add(0);
+                    }
                 }
             }
         }
@@ -145,26 +155,102 @@ async fn serve_socket(
 }
 
 /// Writes queued messages to the WebSocket. A message has its room in the queue until its last
-/// frame is accepted.
+/// frame is accepted. From then on, its frames count until the connection takes them.
 async fn write_frames(
     mut queue: Receiver<QueuedMessage>,
+    pipe: &OutgoingQueue,
     mut socket: actix_ws::Session,
+    mut untaken: UntakenFrames,
 ) -> Result<(), Closed> {
-    while let Some(QueuedMessage::Message(mut message, _room)) = queue.recv().await {
+    loop {
+        let (message, room) = tokio::select! {
+            queued = queue.recv() => match queued {
+                Some(QueuedMessage::Message(message, room)) => (message, room),
+                Some(QueuedMessage::End) | None => return Ok(()),
+            },
+            () = untaken.wait_taken() => {
+                pipe.count_written(untaken.bytes(), None);
+                continue;
+            }
+        };
         if message.len() <= FRAME_BYTES_MAX {
+            let bytes = message.len();
             // Encoded messages are UTF-8.
             if let Ok(text) = String::from_utf8(message.into()) {
                 socket.text(text).await?;
+                untaken.add(bytes);
             }
-            continue;
+        } else {
+            send_in_frames(message, &mut socket, &untaken).await?;
         }
-        let first = message.split_to(FRAME_BYTES_MAX);
-        socket.continuation(Item::FirstText(first)).await?;
-        while message.len() > FRAME_BYTES_MAX {
-            let next = message.split_to(FRAME_BYTES_MAX);
-            socket.continuation(Item::Continue(next)).await?;
-        }
-        socket.continuation(Item::Last(message)).await?;
+        pipe.count_written(untaken.bytes(), Some(room));
     }
+}
+
+/// Sends a message that is too large for one frame.
+async fn send_in_frames(
+    mut message: Bytes,
+    socket: &mut actix_ws::Session,
+    untaken: &UntakenFrames,
+) -> Result<(), Closed> {
+    let mut to_item: fn(Bytes) -> Item = Item::FirstText;
+    while message.len() > FRAME_BYTES_MAX {
+        let frame = message.split_to(FRAME_BYTES_MAX);
+        socket.continuation(to_item(frame)).await?;
+        untaken.add(FRAME_BYTES_MAX);
+        to_item = Item::Continue;
+    }
+    let bytes = message.len();
+    socket.continuation(Item::Last(message)).await?;
+    untaken.add(bytes);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+
+    use actix_web::FromRequest;
+    use actix_web::body::MessageBody;
+    use actix_web::test::TestRequest;
+    use callboard_rpc::{BufferBudget, BufferLimits};
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::inbound::client_messages::MessageSink;
+
+    /// Goal: frames that the connection holds for a client that doesn't read count, and no longer
+    /// than that. Method: a message of several frames and a small one, before and after the
+    /// connection takes them.
+    #[tokio::test]
+    async fn frames_count_until_they_are_taken() {
+        const LARGE: usize = 5 * FRAME_BYTES_MAX;
+        const SMALL: usize = FRAME_BYTES_MAX;
+        let budget = BufferBudget::new(BufferLimits::default());
+        let account = budget.listener().account(budget.owner(None, None));
+        let (request, mut payload) = TestRequest::default()
+            .insert_header(("upgrade", "websocket"))
+            .insert_header(("connection", "upgrade"))
+            .insert_header(("sec-websocket-version", "13"))
+            .insert_header(("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw=="))
+            .to_http_parts();
+        let payload = Payload::from_request(&request, &mut payload).await.unwrap();
+        let opened = websocket::accept_handshake(&request, payload, &[], 1).unwrap();
+        let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, Some(&account));
+        let mut writing = pin!(write_frames(queue, &pipe, opened.session, opened.untaken));
+        for (bytes, all) in [(LARGE, LARGE), (SMALL, LARGE + SMALL)] {
+            assert!(pipe.send("x".repeat(bytes).into()));
+            assert!(writing.as_mut().now_or_never().is_none());
+            assert!(budget.used_bytes() >= all, "{}", budget.used_bytes());
+            assert!(budget.used_bytes() < all + FRAME_BYTES_MAX);
+        }
+        let mut body = opened.response.into_body();
+        let mut next = || poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).now_or_never();
+        while let Some(Some(chunk)) = next() {
+            chunk.unwrap();
+        }
+        assert!(writing.as_mut().now_or_never().is_none());
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }
