@@ -3,12 +3,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{CallerCapabilities, Principal, RawObject};
-use callboard_rpc::RpcError;
+use callboard_rpc::{RpcError, code};
 use callboard_runtime::{PrincipalShares, SharePermit};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::pending_elicitations::{ModernCaller, PendingElicitations, RequestSink};
 use super::state_token::{RequestState, StateBinding, StateSigner, random_bytes};
@@ -106,7 +107,7 @@ impl SuspendedCalls {
     /// cancelled.
     pub fn suspend(
         self: &Arc<Self>,
-        running: RunningCall,
+        mut running: RunningCall,
         requests: RawObject,
         principal: &Principal,
         binding: &StateBinding,
@@ -117,6 +118,7 @@ impl SuspendedCalls {
                 format!("too many calls wait for answers: {error}"),
             )
         })?;
+        running.run_in_background();
         let suspended = Arc::new(SuspendedCall {
             id: random_bytes(),
             place: Mutex::new(Some(place)),
@@ -379,6 +381,23 @@ pub(crate) enum CallStep {
 }
 
 impl RunningCall {
+    /// Continues the call in a task of its own. While nobody waits for it, it still ends at its
+    /// deadline, or when the agent gives its question up.
+    fn run_in_background(&mut self) {
+        let idle: BoxFuture<'static, RpcResult> = Box::pin(std::future::pending());
+        let outcome = std::mem::replace(&mut self.outcome, idle);
+        let task = AbortOnDropHandle::new(tokio::spawn(outcome));
+        self.outcome = Box::pin(async move {
+            task.await.unwrap_or_else(|error| match error.is_panic() {
+                true => Err(RpcError::new(
+                    code::INTERNAL_ERROR,
+                    "the call ended by a bug: see the log",
+                )),
+                false => Err(cancelled_error()),
+            })
+        });
+    }
+
     /// Runs the call until it ends, asks questions, or `hung_up` is cancelled.
     pub async fn run_until_input(&mut self, hung_up: &CancellationToken) -> CallStep {
         loop {

@@ -20,7 +20,7 @@ use callboard_message::{
 use callboard_rpc::{DecodeLimits, decode};
 use callboard_runtime::testkit::run_with_paused_time;
 use callboard_runtime::{
-    Agent, AgentRef, ConcurrentHandler, Context, Handlers, SyncHandler, System,
+    Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers, SyncHandler, System,
 };
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -332,6 +332,46 @@ impl ConcurrentHandler<GetPrompt> for Fixture {
                 Speaker::User,
                 Content::text(name(&cx, "user_name").await?),
             )]))
+        }
+    }
+}
+
+/// Agent that waits for an answer for [`Impatient::PATIENCE`], in its caller's task. Counts as
+/// cancelled the calls that got none.
+pub struct Impatient(Counts);
+
+impl Impatient {
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+
+    pub fn spawn(system: &System, counts: Counts) -> AgentRef {
+        system.spawn(Self(counts))
+    }
+}
+
+impl Agent for Impatient {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<AskName>(64);
+    }
+
+    fn profile() -> AgentProfile {
+        AgentProfile::default().inline_concurrent()
+    }
+}
+
+impl ConcurrentHandler<AskName> for Impatient {
+    fn handle(
+        &mut self,
+        _: AskName,
+        cx: Context,
+    ) -> impl Future<Output = Outcome<ToolResult>> + Send + 'static {
+        let counts = self.0.clone();
+        async move {
+            let asked = tokio::time::timeout(Self::PATIENCE, name(&cx, "user_name")).await;
+            let Ok(name) = asked else {
+                counts.cancelled.fetch_add(1, Ordering::SeqCst);
+                return Err(Failure::timed_out("no answer came in time"));
+            };
+            Ok(ToolResult::text(name?))
         }
     }
 }

@@ -1,11 +1,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use callboard_runtime::testkit::eventually;
+use callboard_runtime::testkit::{eventually, run_with_paused_time};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::kit::{Peer, error_code, named, with_options, with_peer};
+use super::kit::{Counts, Impatient, Peer, error_code, named, with_options, with_peer};
 use crate::inbound::modern::suspended_requests::{
     RETAINED_OUTCOME_BYTES_MAX, RETAINED_OUTCOMES_MAX,
 };
@@ -124,6 +124,32 @@ fn an_unanswered_call_expires() {
                     .unwrap()
                     .contains("expired")
         );
+    });
+}
+
+/// Goal: a call whose agent gives its question up ends then, though its client never comes back, and
+/// a later retry is told why. Method: an agent that runs in its caller's task and waits five seconds;
+/// a little more, then a retry.
+#[test]
+fn an_unanswered_call_ends_with_its_agent() {
+    run_with_paused_time(async |system| {
+        let counts = Counts::default();
+        let agent = Impatient::spawn(system, counts.clone());
+        // Starts it: only then it runs in its callers' tasks.
+        agent.observe().await;
+        let peer = Peer::of(agent, counts.clone(), InboundOptions::default());
+        let retry = asked(&peer).await;
+        sleep(Impatient::PATIENCE / 2).await;
+        assert_eq!(counts.cancelled.load(Ordering::SeqCst), 0);
+        sleep(Impatient::PATIENCE).await;
+        assert_eq!(counts.cancelled.load(Ordering::SeqCst), 1);
+        let (_, response) = peer.call("ask_name", retry).await;
+        assert!(
+            response.to_string().contains("no answer came in time"),
+            "{response}"
+        );
+        assert_eq!(peer.service.calls.waiting(), 0);
+        system.shutdown(SOON).await;
     });
 }
 
