@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/sqlite/0001.sql"),
     include_str!("schema/sqlite/0002.sql"),
     include_str!("schema/sqlite/0003.sql"),
+    include_str!("schema/sqlite/0004.sql"),
 ];
 /// Newest schema version of this program.
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

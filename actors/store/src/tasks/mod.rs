@@ -2,6 +2,7 @@
 //! and writes the result.
 
 mod create;
+mod ready;
 mod row;
 mod steps;
 mod tx_tasks;
@@ -24,6 +25,7 @@ use crate::sql::{Row, SqlArg, args, to_unix_ms};
 use crate::store_core::StoreCore;
 use crate::tx::WriteOp;
 use create::CreateTasks;
+use ready::{ExceptOwners, READY_NUMBERS};
 use row::{columns, task_event, task_record};
 use steps::{ApplySteps, ClaimTasks, DeleteTask, ReleaseLease, RenewLeases, RequestCancel};
 use tx_tasks::TxContext;
@@ -312,16 +314,10 @@ impl TaskStore for SqlTasks {
     async fn claim(&self, claim: ClaimRequest) -> JournalResult<Vec<ClaimedTask>> {
         check_storable(&claim.scope)?;
         check_storable(&claim.worker)?;
-        let except = steps::owner_list(&claim.except_owners);
-        let args = args![&claim.scope, SystemTime::now(), 0, 1, &except];
-        if claim.tasks_max == 0
-            || self
-                .core
-                .readers
-                .rows(steps::ANY_READY, &args)
-                .await?
-                .is_empty()
-        {
+        let except = ExceptOwners::of(&claim);
+        let args = args![&claim.scope, SystemTime::now(), 0, 1];
+        let (sql, args) = READY_NUMBERS.with(args, &except);
+        if claim.tasks_max == 0 || self.core.readers.rows(sql, &args).await?.is_empty() {
             return Ok(Vec::new());
         }
         self.core

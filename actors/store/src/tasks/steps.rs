@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{
-    ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskOwner, TaskResult, TaskStep,
+    ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskResult, TaskStep,
 };
 
-use super::row::{TaskRecord, columns, lease_end, task_record};
+use super::ready::{ExceptOwners, READY_TASKS};
+use super::row::{TaskRecord, lease_end, task_record};
 use super::tx_tasks::{OwnedTaskActor, TaskWriteError, TxContext, TxTasks};
-use crate::sql::{Sql, args, to_unix_ms};
+use crate::sql::{args, to_unix_ms};
 use crate::tx::{Tx, WriteOp};
 
 /// Maximum number of tasks that one claim leases. Further tasks are left to the next claim.
@@ -18,48 +19,6 @@ pub const CLAIM_TASKS_MAX: usize = 64;
 /// Maximum number of tasks that one claim examines. It is higher than [`CLAIM_TASKS_MAX`], because
 /// some examined tasks are ended instead, and some may be claimed only by other workers.
 const CLAIM_SCANNED_MAX: usize = 1024;
-
-/// Builds SQL for tasks that are ready to be claimed, of scope `$1` at time `$2`, with numbers
-/// above `$3`, at most `$4`, without those of the owners in the JSON list `$5`.
-macro_rules! ready {
-    (sqlite, $what:expr) => {
-        ready!($what, " NOT IN (SELECT value FROM json_each($5))")
-    };
-    (postgres, $what:expr) => {
-        ready!(
-            $what,
-            " <> ALL (ARRAY(SELECT json_array_elements_text(CAST($5 AS json))))"
-        )
-    };
-    ($what:expr, $except:literal) => {
-        concat!(
-            "SELECT ",
-            $what,
-            " FROM task WHERE scope = $1 AND state IN ('submitted', 'working', 'input_required', 'auth_required') \
-             AND waiting = 0 AND children_open = 0 AND (lease_until_ms IS NULL OR lease_until_ms <= $2) AND number > $3 \
-             AND owner",
-            $except,
-            " ORDER BY number LIMIT $4"
-        )
-    };
-}
-
-/// Query for ready tasks that runs before a claim. Most claims find none, and then need no write
-/// transaction.
-pub(super) const ANY_READY: Sql = Sql {
-    sqlite: ready!(sqlite, "number"),
-    postgres: ready!(postgres, "number"),
-};
-const READY: Sql = Sql {
-    sqlite: ready!(sqlite, columns!()),
-    postgres: concat!(ready!(postgres, columns!()), " FOR UPDATE SKIP LOCKED"),
-};
-
-/// Returns owners as a JSON list, the parameter `$5` of [`ANY_READY`].
-pub(super) fn owner_list(owners: &[TaskOwner]) -> String {
-    let owners: Vec<_> = owners.iter().map(TaskOwner::as_str).collect();
-    serde_json::Value::from(owners).to_string()
-}
 
 /// Write operation that leases ready tasks, oldest first.
 pub(super) struct ClaimTasks {
@@ -74,14 +33,15 @@ impl WriteOp for ClaimTasks {
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let tasks_max = self.claim.tasks_max.min(CLAIM_TASKS_MAX);
         let mut work = TxTasks::new(tx, self.context.clone());
-        let except = owner_list(&self.claim.except_owners);
+        let except = ExceptOwners::of(&self.claim);
         let mut leases = Vec::new();
         let (mut after, mut looks) = (0_i64, 0);
         while leases.len() < tasks_max && looks < CLAIM_SCANNED_MAX {
             let limit = tasks_max - leases.len();
             let now_ms = work.tx.now_ms;
-            let args = args![&self.claim.scope, now_ms, after, limit, &except];
-            let rows = work.tx.db.rows(READY, &args).await?;
+            let args = args![&self.claim.scope, now_ms, after, limit];
+            let (sql, args) = READY_TASKS.with(args, &except);
+            let rows = work.tx.db.rows(sql, &args).await?;
             looks += rows.len();
             for row in &rows {
                 after = row.get(1)?;

@@ -67,22 +67,30 @@ fn claim(by: &str, tasks_max: usize) -> ClaimRequest {
 }
 
 /// Goal: a claim leaves out the tasks of the owners that it names, and takes the others in their
-/// order. Method: two owners, each left out once, then both, then none.
+/// order. Method: tasks of three owners in turn; owners are left out until none are left.
 #[tokio::test]
 async fn claims_leave_owners_out() {
     tasks(async |tasks| {
         let owner = |name: &str| TaskOwner::from_text(format!("api_key:{name} \"x\""));
-        for (id, name) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        let all = [
+            ("a1", "a"),
+            ("c1", "c"),
+            ("b1", "b"),
+            ("a2", "a"),
+            ("c2", "c"),
+            ("a3", "a"),
+        ];
+        for (id, name) in all {
             let new = NewTask {
                 owner: owner(name),
                 ..new(id)
             };
             tasks.create_all(vec![new]).await.unwrap();
         }
-        let taken = async |except: &[&str]| -> Vec<String> {
+        let taken = async |except: &[&str], tasks_max| -> Vec<String> {
             let claim = ClaimRequest {
                 except_owners: except.iter().map(|name| owner(name)).collect(),
-                ..claim(tasks.worker_id(), 9)
+                ..claim(tasks.worker_id(), tasks_max)
             };
             let claimed = tasks.claim(claim).await.unwrap();
             claimed
@@ -90,9 +98,10 @@ async fn claims_leave_owners_out() {
                 .map(|(task, _)| task.id.to_string())
                 .collect()
         };
-        assert_eq!(taken(&["a", "b"]).await, [""; 0]);
-        assert_eq!(taken(&["a"]).await, ["b1"]);
-        assert_eq!(taken(&["b"]).await, ["a1", "a2"]);
+        assert_eq!(taken(&["a", "b", "c"], 9).await, [""; 0]);
+        assert_eq!(taken(&["a", "c"], 9).await, ["b1"]);
+        assert_eq!(taken(&["b"], 2).await, ["a1", "c1"]);
+        assert_eq!(taken(&["b"], 9).await, ["a2", "c2", "a3"]);
     })
     .await;
 }
