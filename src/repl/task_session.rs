@@ -113,7 +113,7 @@ impl TaskSession {
             CreateOutcome::Existing(task) => self
                 .live
                 .get(&task.id)
-                .ok_or(TaskError::HasEnded(task.state)),
+                .ok_or_else(|| TaskError::not_running(task.state)),
         }
     }
 
@@ -267,8 +267,8 @@ impl TaskSession {
     pub(super) async fn cancel(&self, id: &TaskId) -> Result<Arc<Task>, TaskError> {
         if let Some(live) = self.live.get(id) {
             match live.cancel().await {
-                // It only left this process: another worker may continue it.
-                Err(TaskError::HasEnded(state)) if !state.is_terminal() => {}
+                // Another worker may continue it.
+                Err(TaskError::NotRunning) => {}
                 cancelled => return cancelled,
             }
         }

@@ -269,6 +269,10 @@ pub enum TaskError {
     /// The task has ended and can't change any more. Holds its final state.
     #[error("the task has ended ({0}) and can't change any more")]
     HasEnded(TaskState),
+    /// The task hasn't ended, but no longer runs in this process: another worker may have it, or
+    /// continue it later. Read the task again.
+    #[error("the task no longer runs here: read its state again, and try again")]
+    NotRunning,
     /// The task's current state, or the actor, doesn't allow the step. Read the task again.
     #[error("a task that is {from} can't take the step `{step}`: read its state again")]
     Illegal {
@@ -323,6 +327,16 @@ pub enum TaskError {
     Journal(#[from] JournalError),
 }
 
+impl TaskError {
+    /// Returns the error for a task that doesn't run in this process, and was last in `state`.
+    pub fn not_running(state: TaskState) -> Self {
+        match state.is_terminal() {
+            true => Self::HasEnded(state),
+            false => Self::NotRunning,
+        }
+    }
+}
+
 /// Result of a task operation.
 pub type TaskResult<T> = Result<T, TaskError>;
 
@@ -334,6 +348,7 @@ impl From<TaskError> for Failure {
             TaskError::TooMany { .. }
             | TaskError::TooManyEvents { .. }
             | TaskError::ResultNotStored(_) => FailureKind::Overloaded,
+            TaskError::NotRunning => FailureKind::Unavailable,
             TaskError::LostLease => FailureKind::Cancelled,
             TaskError::HasEnded(_)
             | TaskError::Illegal { .. }

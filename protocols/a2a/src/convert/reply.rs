@@ -295,6 +295,7 @@ impl From<TaskError> for A2aError {
             TaskError::TooMany { .. }
             | TaskError::TooManyEvents { .. }
             | TaskError::ResultNotStored(_)
+            | TaskError::NotRunning
             | TaskError::LostLease => ErrorKind::Overloaded,
             _ => return Self::internal(),
         };

@@ -365,7 +365,7 @@ impl FoundTask {
                     return Ok(());
                 }
                 // Or it no longer runs here and another worker has it.
-                Err(TaskError::HasEnded(_)) => self.reload().await?,
+                Err(TaskError::HasEnded(_) | TaskError::NotRunning) => self.reload().await?,
                 Err(error) => return Err(error),
             }
         }

@@ -528,12 +528,15 @@ async fn tasks_stop_with_the_last_server() {
     let begun = run(&live, false, work).await;
     let id = begun.task.id.clone();
     live.run(begun);
+    let running = live.get(&id).unwrap();
     live.detach_host(&hosts[0]);
     live.detach_host(&hosts[0]);
     assert!(!live.stopped.is_cancelled() && live.get(&id).is_some());
     live.detach_host(&hosts[1]);
     live.wait_until_stopped().await;
     assert!(live.get(&id).is_none());
+    // It hasn't ended: another worker may continue it.
+    assert!(matches!(running.cancel().await, Err(TaskError::NotRunning)));
 }
 
 /// Goal: a server that ended without being detached keeps no tasks alive. Method: one is dropped,

@@ -415,9 +415,9 @@ impl RunningTask {
     /// Returns the task afterwards.
     ///
     /// # Errors
-    /// [`TaskError::Illegal`] if the question isn't open; [`TaskError::HasEnded`], also if the task
-    /// only stopped running in this process; the store's error. Nothing was applied then, except
-    /// possibly after [`JournalError::Unknown`].
+    /// [`TaskError::Illegal`] if the question isn't open; [`TaskError::HasEnded`];
+    /// [`TaskError::NotRunning`] if the task only stopped running in this process; the store's
+    /// error. Nothing was applied then, except possibly after [`JournalError::Unknown`].
     pub async fn apply(
         &self,
         steps: Vec<TaskStep>,
@@ -439,8 +439,8 @@ impl RunningTask {
     /// Cancels the task and returns its state afterwards.
     ///
     /// # Errors
-    /// [`TaskError::HasEnded`], also if the task only stopped running in this process: then its
-    /// state isn't final, and another worker may continue it. The store's error.
+    /// [`TaskError::HasEnded`]; [`TaskError::NotRunning`] if the task only stopped running in this
+    /// process; the store's error.
     pub async fn cancel(&self) -> TaskResult<Arc<Task>> {
         self.send(vec![TaskStep::cancelled()], None).await
     }
@@ -452,7 +452,7 @@ impl RunningTask {
     ) -> TaskResult<Arc<Task>> {
         let (taken, was_taken) = oneshot::channel();
         // The work here is over: the task ended, or another worker has it.
-        let over = || Err(TaskError::HasEnded(self.updates.borrow().state));
+        let over = || Err(TaskError::not_running(self.updates.borrow().state));
         match self
             .events
             .send(WorkerEvent::Steps {
