@@ -233,7 +233,7 @@ impl<D: HmcpHandler> GuardedAgent<D> {
     ///
     /// # Errors
     /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects or can't
-    /// screen; `Unavailable`, if the audit entry of a [`FindPatient`] that succeeded can't be
+    /// screen; `Unavailable`, if the audit entry of a reply that may name a patient can't be
     /// written; `Internal`, if the agent hasn't started or the reply can't be encoded.
     fn run_guarded<R, W, F>(
         &self,
@@ -365,8 +365,9 @@ pub enum HmcpError {
 /// Writes the audit entry of a message and its outcome.
 ///
 /// # Errors
-/// `Unavailable`, if the message is [`FindPatient`], it succeeded, and the entry can't be written.
-/// The caller must not send the reply then. Failures to write other entries aren't reported.
+/// `Unavailable`, if the message is [`FindPatient`] or [`CreateMessage`], it succeeded, and the
+/// entry can't be written. The caller must not send the reply then. Failures to write other entries
+/// aren't reported.
 async fn write_audit(
     cx: &Context,
     message: &'static str,
@@ -397,7 +398,7 @@ async fn write_audit(
         None => entry,
     };
     match outcome {
-        Ok(_) if message == FindPatient::NAME => {
+        Ok(_) if [FindPatient::NAME, CreateMessage::NAME].contains(&message) => {
             let unkept = |error| {
                 Failure::unavailable(format!(
                     "the reply is withheld, because its disclosure can't be recorded in the audit: {error}"

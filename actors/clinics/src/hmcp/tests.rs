@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use callboard_guardrail::{
     GUARD_UNAVAILABLE_RULE, GuardrailPolicy, Screen, ScreenResult, blocking_rules,
 };
@@ -12,7 +13,8 @@ use callboard_message::{
 };
 use callboard_runtime::testkit::{run_with_paused_time, run_with_real_time};
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Handlers, SyncHandler, System,
+    Agent, AgentRef, AuditStore, BodyDigest, CallEvent, ConcurrentHandler, Context, Handlers,
+    JournalError, JournalResult, MemoryAuditStore, Store, SyncHandler, System,
 };
 use serde_json::json;
 
@@ -502,6 +504,41 @@ fn clinical_data_is_bounded() {
                 .await
                 .unwrap();
             assert_eq!(outcome.err().map(|failure| failure.kind), expect, "{bytes}");
+        }
+    });
+}
+
+/// Audit store that can't be written.
+struct FullAudit;
+
+#[async_trait]
+impl AuditStore for FullAudit {
+    async fn append(&self, _: Vec<AuditEntry>) -> JournalResult<u64> {
+        Err(JournalError::NoSpace)
+    }
+
+    fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
+        MemoryAuditStore::default().digest(class, body)
+    }
+}
+
+/// Goal: a reply that names a patient is withheld if its disclosure can't be recorded, also in a
+/// conversation. Method: both kinds of request, with an audit that can't be written.
+#[test]
+fn disclosures_are_recorded_first() {
+    until_ended(async |system| {
+        let store = Store {
+            audit: Arc::new(FullAudit),
+            ..Store::in_memory()
+        };
+        system.set_store(store).unwrap();
+        let patients = system.spawn(patients());
+        let name = "John Smith".to_owned();
+        let found = patients.ask(FindPatient { name: Some(name) }).await;
+        let sampled = say(&patients, "the patient identifier for John Smith").await;
+        for failure in [found.unwrap().unwrap_err(), sampled.unwrap_err()] {
+            assert_eq!(failure.kind, FailureKind::Unavailable);
+            assert!(failure.message.contains("is withheld"), "{failure}");
         }
     });
 }
