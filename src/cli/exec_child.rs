@@ -1,5 +1,7 @@
-//! `callboard exec-child`: replaces itself by a program that has to end with its parent.
+//! `callboard exec-child`: replaces itself by a program that has to end with its parent. As the
+//! reaper it kills the process groups of its parent's children when the parent has ended.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use callboard_runtime::child_process;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
 use super::output;
 
@@ -39,6 +41,35 @@ impl ExecChildArguments {
         let words: Vec<_> = words.collect();
         (!words.is_empty()).then_some(Self { parent, words })
     }
+}
+
+/// Returns whether a command line is that of the reaper, without the program's own name.
+pub(super) fn is_reaper(words: impl IntoIterator<Item = OsString>) -> bool {
+    words
+        .into_iter()
+        .eq([COMMAND, child_process::REAPER_WORD].map(OsString::from))
+}
+
+/// Reads of children, and kills the groups of those that are left when the input ends, with the
+/// process that wrote it. Returns the exit code.
+pub(super) fn reap() -> u8 {
+    let mut groups = BTreeSet::new();
+    for line in io::stdin().lines().map_while(Result::ok) {
+        let Some((change, id)) = line.split_at_checked(1) else {
+            continue;
+        };
+        match (change, id.parse::<i32>()) {
+            // 1 would be all processes.
+            ("+", Ok(id)) if id > 1 => drop(groups.insert(id)),
+            ("-", Ok(id)) => drop(groups.remove(&id)),
+            _ => {}
+        }
+    }
+    for group in groups.into_iter().filter_map(Pid::from_raw) {
+        // It may have ended just now.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    0
 }
 
 /// Has this program start all child processes of this process, so that they end with it. Where that

@@ -198,10 +198,14 @@ enum KeysAction {
 }
 
 /// Replaces this process by a program if the command line is that of the launcher of child
-/// processes. Returns `None` if it isn't, or the exit code if that failed. It reads no environment
+/// processes, or of their reaper. Returns `None` if it isn't, or the exit code if that failed. It reads no environment
 /// variable, because they are those of the program.
 #[cfg(target_os = "linux")]
 pub fn run_launcher() -> Option<ExitCode> {
+    let words = std::env::args_os().skip(1);
+    if exec_child::is_reaper(words) {
+        return Some(ExitCode::from(exec_child::reap()));
+    }
     let words = std::env::args_os().skip(1);
     let arguments = exec_child::ExecChildArguments::from_words(words)?;
     Some(ExitCode::from(exec_child::run(&arguments)))

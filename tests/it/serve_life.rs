@@ -280,8 +280,9 @@ async fn foreign_states_are_refused() {
     );
 }
 
-/// Goal: no program of an upstream outlives a gateway that is killed, also one that reads no
-/// standard input and ignores SIGTERM. Method: five that only sleep; kill -9.
+/// Goal: no program of an upstream outlives a gateway that is killed, nor do those that it starts,
+/// though they read no standard input and ignore SIGTERM. Method: five that only sleep, each with
+/// two of its own; kill -9.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn children_end_with_a_killed_gateway() {
@@ -292,12 +293,15 @@ async fn children_end_with_a_killed_gateway() {
         .map(|n| {
             format!(
                 "[[upstream]]\nid = \"s{n}\"\nera = \"legacy\"\nstart = \"boot\"\n\
-                 command = [\"sh\", \"-c\", \"trap '' TERM; exec sleep 1000\"]\n"
+                 command = [\"sh\", \"-c\", \"trap '' TERM; sleep 1000 & sleep 1000 & exec sleep 1000\"]\n"
             )
         })
         .collect();
     let (running, _) = gateway::started(&home, &format!("{NODE}{upstreams}{MCP}")).await;
-    until("all children", || home.processes().len() == CHILDREN + 1).await;
+    until("all children", || {
+        home.processes().len() == 3 * CHILDREN + 1
+    })
+    .await;
     running.signal("KILL").await;
     assert_eq!(running.finished().await.code, None);
     let began = Instant::now();

@@ -6,16 +6,19 @@
 //! process starts them all. Without a launcher, children are started directly and notice the end of
 //! this process by their standard input only.
 //!
-//! The signal reaches the child only, not the processes that it starts: what runs behind `npx` or
-//! `sh -c` outlives a killed host unless it ends when its standard input is closed.
+//! The signal reaches the child only, not the processes that it starts. So with the first child the
+//! launcher is started once more, as the *reaper*: it is told of each child, and when this process
+//! has ended, it kills their process groups. What runs behind `npx` or `sh -c` ends by that, unless
+//! it has left its group.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::sync::OnceLock;
 
 use tokio::process::{Child, Command};
@@ -23,10 +26,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
+use crate::sync::Mutex;
+
 /// Exit status of a launcher that couldn't start the program, as that of a shell.
 pub const LAUNCH_FAILED_STATUS: u8 = 127;
 /// Words before `PROGRAM: ERROR` in the line that such a launcher writes to standard error.
 pub const LAUNCH_FAILED_WORDS: &str = "failed to start ";
+/// Word after the launcher's own that makes it the reaper. Its standard input has a line for each
+/// child that leads a process group: `+ID` when it starts, `-ID` when its group was killed. At the
+/// end of input, it has to kill the groups that are left.
+pub const REAPER_WORD: &str = "--reap";
 /// Maximum number of children that wait to be started. Further ones wait for room. Fixed.
 const STARTS_QUEUED_MAX: usize = 64;
 /// Bits of a file's mode of which an executable file has at least one.
@@ -37,6 +46,45 @@ static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
 struct Launcher {
     words: Vec<OsString>,
     starts: mpsc::Sender<ChildStart>,
+    /// Standard input of the reaper; `None` before the first child, or if it can't be written.
+    reaper: Mutex<Option<ChildStdin>>,
+}
+
+impl Launcher {
+    /// Tells the reaper of a child that was started, or whose group was killed. Starts the reaper
+    /// for the first one.
+    fn tell_reaper(&self, change: char, child: u32) {
+        let mut reaper = self.reaper.lock();
+        let told = match &mut *reaper {
+            Some(input) => writeln!(input, "{change}{child}"),
+            None if change == '+' => self
+                .start_reaper()
+                .and_then(|input| writeln!(reaper.insert(input), "{change}{child}")),
+            None => Ok(()),
+        };
+        if let Err(error) = told {
+            *reaper = None;
+            callboard_message::log::warn!(%error, "processes that child processes start may outlive this process if it is killed");
+        }
+    }
+
+    fn start_reaper(&self) -> io::Result<ChildStdin> {
+        let (launcher, words) = self
+            .words
+            .split_first()
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let reaper = std::process::Command::new(launcher)
+            .args(words)
+            .arg(REAPER_WORD)
+            .env_clear()
+            // Ctrl-C at a terminal doesn't reach it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        reaper.stdin.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
 }
 
 /// A child to be started, for the thread that starts them.
@@ -72,12 +120,21 @@ pub fn install_launcher(words: impl IntoIterator<Item = impl Into<OsString>>) ->
                     command.spawn()
                 }));
                 let child = child.unwrap_or_else(|_| Err(io::Error::other("the start panicked")));
+                if let (Ok(child), Some(launcher)) = (&child, LAUNCHER.get())
+                    && let Some(id) = child.id()
+                {
+                    launcher.tell_reaper('+', id);
+                }
                 // Without a receiver, the child is killed as the command says.
                 let _ = started.send(child);
             }
         })?;
     let words = words.into_iter().map(Into::into).collect();
-    let _ = LAUNCHER.set(Launcher { words, starts });
+    let _ = LAUNCHER.set(Launcher {
+        words,
+        starts,
+        reaper: Mutex::default(),
+    });
     Ok(())
 }
 
@@ -132,6 +189,14 @@ pub async fn start(mut command: Command) -> io::Result<Child> {
     let ended = || io::Error::other("the thread that starts child processes has ended");
     launcher.starts.send(start).await.map_err(|_| ended())?;
     child.await.map_err(|_| ended())?
+}
+
+/// Records that the process group of a child of [`start`] was killed after the child's end. Its id
+/// may be used again from then on, so that it must not be killed with this process.
+pub fn forget_group(child: u32) {
+    if let Some(launcher) = LAUNCHER.get() {
+        launcher.tell_reaper('-', child);
+    }
 }
 
 /// Returns the error with which a launcher couldn't start the program, from the exit status of a

@@ -383,6 +383,9 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
+        if let Some(group) = self.0 {
+            child_process::forget_group(group.as_raw_pid().unsigned_abs());
+        }
     }
 }
 
