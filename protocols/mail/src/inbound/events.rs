@@ -13,7 +13,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use actix_ws::{AggregatedMessage, CloseCode, CloseReason, ProtocolError, Session};
+use actix_ws::{AggregatedMessage, CloseCode, CloseReason, ProtocolError};
 use callboard_message::mail::{
     MAIL_EVENTS_TOPIC, MailEvent, MailEventPage as Found, NewMailEvents, NumberedMailEvent,
     ReadEvents, WATCH_SCOPE,
@@ -22,7 +22,7 @@ use callboard_message::{Failure, FailureKind, Principal};
 use callboard_rpc::BufferReservation;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use callboard_rpc::serve::websocket::{
-    self, AcceptedWebSocket, UntakenFrames, WebSocketError, WebSocketReader,
+    self, AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
     CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header, buffers,
@@ -181,8 +181,7 @@ pub(super) async fn open_socket(
     let opened = websocket::accept_handshake(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
     let AcceptedWebSocket {
         mut response,
-        session,
-        untaken,
+        sender,
         messages,
     } = opened.map_err(incomplete)?;
     response.headers_mut().insert(
@@ -201,8 +200,7 @@ pub(super) async fn open_socket(
     let socket = EventSocket {
         server: server.clone(),
         caller,
-        session,
-        untaken,
+        sender,
     };
     let counted = buffers::account_of(request).map(|account| account.reservation());
     let standing = CredentialWatch::new(request, &server.options.access);
@@ -260,8 +258,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 struct EventSocket {
     server: Data<MailServerState>,
     caller: MailCaller,
-    session: Session,
-    untaken: UntakenFrames,
+    sender: WebSocketSender,
 }
 
 /// Position of an event socket in the events, and its settings.
@@ -315,11 +312,7 @@ impl EventSocket {
                                 }
                             }
                             Some(Ok(AggregatedMessage::Ping(payload))) => {
-                                // A client that floods the socket with pings gets no pong.
-                                let mut session = self.session.clone();
-                                if let Ok(Ok(())) = timeout(Duration::ZERO, session.pong(&payload)).await {
-                                    self.untaken.add(payload.len());
-                                }
+                                self.sender.clone().try_pong(&payload).await;
                             }
                             Some(Ok(AggregatedMessage::Pong(_))) => {}
                             Some(Ok(AggregatedMessage::Close(_))) | None => break None,
@@ -333,24 +326,21 @@ impl EventSocket {
                         if alive.is_dead() {
                             break None;
                         }
-                        let mut session = self.session.clone();
-                        if let Ok(Ok(())) = timeout(Duration::ZERO, session.ping(b"")).await {
-                            self.untaken.add(0);
-                        }
+                        self.sender.clone().try_ping().await;
                     }
                 }
             }
         };
         // The permit is released at once, and the connection is subject to the idle timeout again.
         drop(held);
-        let Self { session, .. } = self;
+        let Self { sender, .. } = self;
         let _ = timeout(
             if why.is_some() {
                 CLOSE_TIMEOUT
             } else {
                 Duration::ZERO
             },
-            session.close(why),
+            sender.close(why),
         )
         .await;
     }
@@ -361,7 +351,7 @@ impl EventSocket {
         mut cursor: SocketCursor,
         mut counted: Option<BufferReservation>,
     ) -> SocketClose {
-        let mut untaken = self.untaken.clone();
+        let mut sender = self.sender.clone();
         let mut look = true;
         loop {
             let newest = *cursor.newest.borrow_and_update();
@@ -398,9 +388,9 @@ impl EventSocket {
             tokio::select! {
                 changed = cursor.newest.changed() => if changed.is_err() { return None },
                 () = sleep(POLL_INTERVAL) => look = true,
-                () = untaken.wait_taken() => {
+                () = sender.wait_taken() => {
                     // Can't fail, because it is less than before.
-                    let _ = counted.as_mut().map(|held| held.resize(untaken.bytes()));
+                    let _ = counted.as_mut().map(|held| held.resize(sender.untaken_bytes()));
                 }
             }
         }
@@ -413,14 +403,13 @@ impl EventSocket {
         frame: String,
         counted: &mut Option<BufferReservation>,
     ) -> Result<bool, TooSlow> {
-        let (mut session, bytes) = (self.session.clone(), frame.len());
-        let sent = timeout(self.server.options.frame_timeout, session.text(frame)).await;
+        let mut sender = self.sender.clone();
+        let sent = timeout(self.server.options.frame_timeout, sender.text(frame)).await;
         if sent.map_err(|_| TooSlow)?.is_err() {
             return Ok(false);
         }
-        self.untaken.add(bytes);
         let counted = counted.as_mut();
-        let resized = counted.map(|held| held.resize(self.untaken.bytes()));
+        let resized = counted.map(|held| held.resize(sender.untaken_bytes()));
         resized.transpose().map_err(|_| TooSlow)?;
         Ok(true)
     }

@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-/// Maximum number of calls of one principal that wait for a slot. A further call is rejected at once.
+/// Maximum number of calls of one principal that wait for a slot, and of its requests that wait for a
+/// connection. A further one is rejected at once.
 pub(crate) const PRINCIPAL_WAITERS_MAX: usize = 256;
 /// Factor between the maximum number of parked calls and the number of slots. A call beyond it, or
 /// beyond its principal's share of it, keeps its slot while it waits.

@@ -11,18 +11,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::call_slots::PRINCIPAL_WAITERS_MAX;
 use super::listed_tools::ListedTools;
 use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
 };
 
-/// Minimum time for which a connection must have been unused before its principal, if it has more
-/// than its share of them, can have it closed for another one. So nobody makes a node start
-/// processes faster than its share of `connections_max` a second. Fixed.
+/// Minimum time for which a connection must have been unused before its principal, if it has its
+/// share of them, can have it closed for another one. So nobody makes a node start processes faster
+/// than its share of `connections_max` a second. Fixed.
 pub const CONNECTION_UNUSED_MIN: Duration = Duration::from_secs(1);
-/// Maximum number of requests of one principal that wait for a connection at the same time. Further
-/// ones fail at once. Fixed.
-pub const CONNECTION_WAITERS_MAX: usize = 256;
 
 /// Owner of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -162,11 +160,11 @@ struct WaitingPlace<'a> {
 }
 
 impl<'a> WaitingPlace<'a> {
-    /// Returns `None` if [`CONNECTION_WAITERS_MAX`] requests of the principal wait.
+    /// Returns `None` if [`PRINCIPAL_WAITERS_MAX`] requests of the principal wait.
     fn take(pool: &'a ConnectionPool, principal: &'a ShareOwner) -> Option<Self> {
         let mut state = pool.state.lock();
         let waiting = state.waiting.entry(principal.clone()).or_default();
-        if *waiting >= CONNECTION_WAITERS_MAX {
+        if *waiting >= PRINCIPAL_WAITERS_MAX {
             return None;
         }
         *waiting += 1;
@@ -242,11 +240,11 @@ impl PoolState {
         let Some((_, key, oldest)) = idle.min_by_key(|(rank, ..)| *rank) else {
             return false;
         };
-        let own = counts.get(&Some(owner)).copied().unwrap_or_default();
+        let own_open = counts.get(&Some(owner)).copied().unwrap_or_default();
         let is_recent = oldest
             .idle_since()
             .is_some_and(|since| since.elapsed() < CONNECTION_UNUSED_MIN);
-        if is_recent && own >= rule.share && oldest.owner.as_ref() == Some(owner) {
+        if is_recent && own_open >= rule.share && oldest.owner.as_ref() == Some(owner) {
             return false;
         }
         let (key, oldest) = (key.clone(), oldest.clone());
@@ -298,7 +296,7 @@ impl ConnectionPool {
     /// Leases a connection owned by `key` of `principal`, and creates one if needed. `offer` returns the
     /// capabilities that are offered on a new one, and the client session that owns it, if any. With
     /// `alone`, no other call may be using the connection. Returns `None` if none becomes free within
-    /// `wait`, or [`CONNECTION_WAITERS_MAX`] requests of the principal wait already.
+    /// `wait`, or [`PRINCIPAL_WAITERS_MAX`] requests of the principal wait already.
     pub async fn lease_owned(
         self: &Arc<Self>,
         key: &ConnectionKey,

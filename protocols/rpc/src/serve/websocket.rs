@@ -8,14 +8,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use actix_http::ws::{OpCode, Parser};
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, dev};
-use actix_ws::{AggregatedMessage, ProtocolError, Session};
+use actix_ws::{AggregatedMessage, CloseReason, Closed, Item, ProtocolError, Session};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::buffers;
 use crate::{BufferReservation, BuffersFull};
@@ -33,19 +35,70 @@ pub enum WebSocketError {
     Full(#[from] BuffersFull),
 }
 
-/// Frames that a session has accepted and its connection hasn't taken, because the client reads too
-/// slowly. A session accepts up to 32. Clones share the number of accepted bytes.
+/// Sender of frames to the client of one WebSocket. It counts the frames that the session has
+/// accepted and its connection hasn't taken, because the client reads too slowly; a session accepts
+/// up to 32. Clones share the session and the count.
 #[derive(Clone)]
-pub struct UntakenFrames {
+pub struct WebSocketSender {
+    session: Session,
     /// Number of accepted bytes, with the headers of the frames.
     accepted: Arc<AtomicU64>,
     /// Number of bytes that the connection has taken.
     taken: watch::Receiver<u64>,
 }
 
-impl UntakenFrames {
-    /// Adds a frame of `payload_bytes` that the session has just accepted.
-    pub fn add(&self, payload_bytes: usize) {
+impl WebSocketSender {
+    /// Sends a text frame; waits until the session accepts it.
+    ///
+    /// # Errors
+    /// [`Closed`], if the connection has ended.
+    pub async fn text(&mut self, text: String) -> Result<(), Closed> {
+        let bytes = text.len();
+        self.session.text(text).await?;
+        self.add_frame(bytes);
+        Ok(())
+    }
+
+    /// Sends a frame of a message that has several; waits until the session accepts it.
+    ///
+    /// # Errors
+    /// [`Closed`], if the connection has ended.
+    pub async fn continuation(&mut self, frame: Item) -> Result<(), Closed> {
+        let (Item::FirstText(bytes)
+        | Item::FirstBinary(bytes)
+        | Item::Continue(bytes)
+        | Item::Last(bytes)) = &frame;
+        let bytes = bytes.len();
+        self.session.continuation(frame).await?;
+        self.add_frame(bytes);
+        Ok(())
+    }
+
+    /// Sends a ping without payload. Sends nothing if the session accepts no frame at once.
+    pub async fn try_ping(&mut self) {
+        if let Ok(Ok(())) = timeout(Duration::ZERO, self.session.ping(b"")).await {
+            self.add_frame(0);
+        }
+    }
+
+    /// Sends a pong. Sends nothing if the session accepts no frame at once: a client that floods
+    /// the socket with pings gets no answer to them.
+    pub async fn try_pong(&mut self, payload: &[u8]) {
+        if let Ok(Ok(())) = timeout(Duration::ZERO, self.session.pong(payload)).await {
+            self.add_frame(payload.len());
+        }
+    }
+
+    /// Sends a close frame; waits until the session accepts it.
+    ///
+    /// # Errors
+    /// [`Closed`], if the connection has ended.
+    pub async fn close(self, reason: Option<CloseReason>) -> Result<(), Closed> {
+        self.session.close(reason).await
+    }
+
+    /// Counts a frame that the session has accepted.
+    fn add_frame(&self, payload_bytes: usize) {
         let header_bytes = match payload_bytes {
             0..=125 => 2,
             126..=0xFFFF => 4,
@@ -56,7 +109,7 @@ impl UntakenFrames {
     }
 
     /// Returns the number of bytes that the connection hasn't taken.
-    pub fn bytes(&self) -> usize {
+    pub fn untaken_bytes(&self) -> usize {
         let accepted = self.accepted.load(Ordering::Relaxed);
         let left = accepted.saturating_sub(*self.taken.borrow());
         usize::try_from(left).unwrap_or(usize::MAX)
@@ -112,10 +165,8 @@ pub struct WebSocketReader {
 pub struct AcceptedWebSocket {
     /// Response to the handshake.
     pub response: HttpResponse,
-    /// Session to send with.
-    pub session: Session,
-    /// Counter of the frames that the session has accepted. The sender adds them.
-    pub untaken: UntakenFrames,
+    /// Sender of frames to the client.
+    pub sender: WebSocketSender,
     /// Reader of the client's messages.
     pub messages: WebSocketReader,
 }
@@ -134,8 +185,13 @@ pub fn accept_handshake(
 ) -> Result<AcceptedWebSocket, Error> {
     let (response, session, _) =
         actix_ws::handle_with_protocols(request, empty_payload(request)?, protocols)?;
-    let (taken, untaken) = watch::channel(0);
-    let response = response.map_body(|_, frames| BoxBody::new(MeteredBody { frames, taken }));
+    let (publish, taken) = watch::channel(0);
+    let response = response.map_body(|_, frames| {
+        BoxBody::new(MeteredBody {
+            frames,
+            taken: publish,
+        })
+    });
     let messages = WebSocketReader {
         payload,
         buffer: BytesMut::new(),
@@ -145,10 +201,10 @@ pub fn accept_handshake(
     };
     Ok(AcceptedWebSocket {
         response,
-        session,
-        untaken: UntakenFrames {
+        sender: WebSocketSender {
+            session,
             accepted: Arc::default(),
-            taken: untaken,
+            taken,
         },
         messages,
     })
@@ -399,16 +455,14 @@ mod tests {
             .to_http_parts();
         let payload = Payload::from_request(&request, &mut payload).await.unwrap();
         let accepted = accept_handshake(&request, payload, &[], MAX).unwrap();
-        let (mut session, mut untaken) = (accepted.session, accepted.untaken);
+        let mut sender = accepted.sender;
         let mut expected = 0;
         for (bytes, header) in [(0, 2), (125, 2), (126, 4), (0xFFFF, 4), (0x1_0000, 10)] {
-            session.text("x".repeat(bytes)).await.unwrap();
-            untaken.add(bytes);
+            sender.text("x".repeat(bytes)).await.unwrap();
             expected += bytes + header;
-            assert_eq!(untaken.bytes(), expected);
+            assert_eq!(sender.untaken_bytes(), expected);
         }
-        session.ping(b"p").await.unwrap();
-        untaken.add(1);
+        sender.try_pong(b"p").await;
         let mut body = accepted.response.into_body();
         let mut taken = 0;
         while let Some(Some(chunk)) =
@@ -416,10 +470,10 @@ mod tests {
         {
             taken += chunk.unwrap().len();
         }
-        assert_eq!((taken, untaken.bytes()), (expected + 3, 0));
-        assert!(untaken.wait_taken().now_or_never().is_some());
+        assert_eq!((taken, sender.untaken_bytes()), (expected + 3, 0));
+        assert!(sender.wait_taken().now_or_never().is_some());
         drop(body);
-        assert!(untaken.wait_taken().now_or_never().is_none());
+        assert!(sender.wait_taken().now_or_never().is_none());
     }
 
     /// Goal: a half-sent message counts until it is read, and is rejected beyond the budget. Method:

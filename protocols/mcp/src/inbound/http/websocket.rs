@@ -3,7 +3,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Bytes, Data, Payload};
@@ -13,7 +12,7 @@ use callboard_message::Principal;
 use callboard_rpc::serve::guard::{HttpRejection, http_rejection};
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use callboard_rpc::serve::websocket::{
-    AcceptedWebSocket, UntakenFrames, WebSocketError, WebSocketReader,
+    AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
     CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers, idle_timeout, websocket,
@@ -55,8 +54,7 @@ pub(crate) async fn upgrade(
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
     let AcceptedWebSocket {
         response,
-        session,
-        untaken,
+        sender,
         messages,
     } = opened.map_err(|_| NO_HANDSHAKE)?;
     let account = buffers::account_of(&request);
@@ -66,7 +64,7 @@ pub(crate) async fn upgrade(
         server,
         (principal, account),
         standing,
-        (session, untaken, messages),
+        (sender, messages),
         (busy, permits, stream),
     ));
     Ok(response)
@@ -78,7 +76,7 @@ async fn serve_socket(
     server: Data<ServerState>,
     (principal, account): (Principal, Option<BufferAccount>),
     mut standing: CredentialWatch,
-    (socket, untaken, mut messages): (actix_ws::Session, UntakenFrames, WebSocketReader),
+    (sender, mut messages): (WebSocketSender, WebSocketReader),
     _held: (ActiveRequest, StreamPermits, TaskTrackerToken),
 ) {
     let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, account.as_ref());
@@ -91,8 +89,7 @@ async fn serve_socket(
     );
     let mut alive = HeartbeatMonitor::new(server.options.streams.keep_alive);
     let closing = {
-        let writing = write_frames(queue, &pipe, socket.clone(), untaken.clone());
-        let mut writing = pin!(writing);
+        let mut writing = pin!(write_frames(queue, &pipe, sender.clone()));
         let stopping = &server.service.closing;
         loop {
             if stopping.is_cancelled() && requests.is_idle() {
@@ -107,11 +104,7 @@ async fn serve_socket(
                     match message {
                         Some(Ok(AggregatedMessage::Text(text))) => requests.handle_line(text.into_bytes()),
                         Some(Ok(AggregatedMessage::Ping(payload))) => {
-                            // A client that floods the socket with pings gets no answer to them.
-                            let mut socket = socket.clone();
-                            if let Ok(Ok(())) = timeout(Duration::ZERO, socket.pong(&payload)).await {
-                                untaken.add(payload.len());
-                            }
+                            sender.clone().try_pong(&payload).await;
                         }
                         Some(Ok(AggregatedMessage::Pong(_))) => {}
                         Some(Ok(AggregatedMessage::Binary(_))) => break close(CloseCode::Unsupported),
@@ -139,17 +132,14 @@ async fn serve_socket(
                     if alive.is_dead() {
                         break None;
                     }
-                    let mut socket = socket.clone();
-                    if let Ok(Ok(())) = timeout(Duration::ZERO, socket.ping(b"")).await {
-                        untaken.add(0);
-                    }
+                    sender.clone().try_ping().await;
                 }
             }
         }
     };
     requests.cancel_all();
     let _ = timeout(STDIO_DRAIN_TIMEOUT_DEFAULT, async {
-        tokio::join!(requests.wait_finished(), socket.close(closing))
+        tokio::join!(requests.wait_finished(), sender.close(closing))
     })
     .await;
 }
@@ -159,8 +149,7 @@ async fn serve_socket(
 async fn write_frames(
     mut queue: Receiver<QueuedMessage>,
     pipe: &OutgoingQueue,
-    mut socket: actix_ws::Session,
-    mut untaken: UntakenFrames,
+    mut sender: WebSocketSender,
 ) -> Result<(), Closed> {
     loop {
         let (message, room) = tokio::select! {
@@ -168,42 +157,32 @@ async fn write_frames(
                 Some(QueuedMessage::Message(message, room)) => (message, room),
                 Some(QueuedMessage::End) | None => return Ok(()),
             },
-            () = untaken.wait_taken() => {
-                pipe.count_written(untaken.bytes(), None);
+            () = sender.wait_taken() => {
+                pipe.count_written(sender.untaken_bytes(), None);
                 continue;
             }
         };
         if message.len() <= FRAME_BYTES_MAX {
-            let bytes = message.len();
             // Encoded messages are UTF-8.
             if let Ok(text) = String::from_utf8(message.into()) {
-                socket.text(text).await?;
-                untaken.add(bytes);
+                sender.text(text).await?;
             }
         } else {
-            send_in_frames(message, &mut socket, &untaken).await?;
+            send_in_frames(message, &mut sender).await?;
         }
-        pipe.count_written(untaken.bytes(), Some(room));
+        pipe.count_written(sender.untaken_bytes(), Some(room));
     }
 }
 
 /// Sends a message that is too large for one frame.
-async fn send_in_frames(
-    mut message: Bytes,
-    socket: &mut actix_ws::Session,
-    untaken: &UntakenFrames,
-) -> Result<(), Closed> {
+async fn send_in_frames(mut message: Bytes, sender: &mut WebSocketSender) -> Result<(), Closed> {
     let mut to_item: fn(Bytes) -> Item = Item::FirstText;
     while message.len() > FRAME_BYTES_MAX {
         let frame = message.split_to(FRAME_BYTES_MAX);
-        socket.continuation(to_item(frame)).await?;
-        untaken.add(FRAME_BYTES_MAX);
+        sender.continuation(to_item(frame)).await?;
         to_item = Item::Continue;
     }
-    let bytes = message.len();
-    socket.continuation(Item::Last(message)).await?;
-    untaken.add(bytes);
-    Ok(())
+    sender.continuation(Item::Last(message)).await
 }
 
 #[cfg(test)]
@@ -238,7 +217,7 @@ mod tests {
         let payload = Payload::from_request(&request, &mut payload).await.unwrap();
         let opened = websocket::accept_handshake(&request, payload, &[], 1).unwrap();
         let (pipe, queue) = OutgoingQueue::new(STDIO_QUEUE_BYTES_MAX_DEFAULT, Some(&account));
-        let mut writing = pin!(write_frames(queue, &pipe, opened.session, opened.untaken));
+        let mut writing = pin!(write_frames(queue, &pipe, opened.sender));
         for (bytes, all) in [(LARGE, LARGE), (SMALL, LARGE + SMALL)] {
             assert!(pipe.send("x".repeat(bytes).into()));
             assert!(writing.as_mut().now_or_never().is_none());

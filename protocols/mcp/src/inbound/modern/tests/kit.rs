@@ -336,11 +336,11 @@ impl ConcurrentHandler<GetPrompt> for Fixture {
     }
 }
 
-/// Agent that waits for an answer for [`Impatient::PATIENCE`], in its caller's task. Counts as
+/// Agent that waits for an answer for [`ImpatientAgent::PATIENCE`], in its caller's task. Counts as
 /// cancelled the calls that got none.
-pub struct Impatient(Counts);
+pub struct ImpatientAgent(Counts);
 
-impl Impatient {
+impl ImpatientAgent {
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
     pub fn spawn(system: &System, counts: Counts) -> AgentRef {
@@ -348,7 +348,7 @@ impl Impatient {
     }
 }
 
-impl Agent for Impatient {
+impl Agent for ImpatientAgent {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<AskName>(64);
     }
@@ -358,7 +358,7 @@ impl Agent for Impatient {
     }
 }
 
-impl ConcurrentHandler<AskName> for Impatient {
+impl ConcurrentHandler<AskName> for ImpatientAgent {
     fn handle(
         &mut self,
         _: AskName,

@@ -5,7 +5,7 @@ use callboard_runtime::testkit::{eventually, run_with_paused_time};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::kit::{Counts, Impatient, Peer, error_code, named, with_options, with_peer};
+use super::kit::{Counts, ImpatientAgent, Peer, error_code, named, with_options, with_peer};
 use crate::inbound::modern::suspended_requests::{
     RETAINED_OUTCOME_BYTES_MAX, RETAINED_OUTCOMES_MAX,
 };
@@ -134,14 +134,14 @@ fn an_unanswered_call_expires() {
 fn an_unanswered_call_ends_with_its_agent() {
     run_with_paused_time(async |system| {
         let counts = Counts::default();
-        let agent = Impatient::spawn(system, counts.clone());
+        let agent = ImpatientAgent::spawn(system, counts.clone());
         // Starts it: only then it runs in its callers' tasks.
         agent.observe().await;
         let peer = Peer::of(agent, counts.clone(), InboundOptions::default());
         let retry = asked(&peer).await;
-        sleep(Impatient::PATIENCE / 2).await;
+        sleep(ImpatientAgent::PATIENCE / 2).await;
         assert_eq!(counts.cancelled.load(Ordering::SeqCst), 0);
-        sleep(Impatient::PATIENCE).await;
+        sleep(ImpatientAgent::PATIENCE).await;
         assert_eq!(counts.cancelled.load(Ordering::SeqCst), 1);
         let (_, response) = peer.call("ask_name", retry).await;
         assert!(
