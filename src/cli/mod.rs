@@ -197,17 +197,17 @@ enum KeysAction {
     },
 }
 
-/// Replaces this process by a program if the command line is that of the launcher of child
-/// processes, or of their reaper. Returns `None` if it isn't, or the exit code if that failed. It reads no environment
-/// variable, because they are those of the program.
+/// Runs the launcher or the reaper of child processes if the command line is theirs. The launcher
+/// replaces this process by a program. Returns the exit code of the reaper, or of a launcher that
+/// failed; `None` for any other command line. It reads no environment variable, because they are
+/// those of the program.
 #[cfg(target_os = "linux")]
 pub fn run_launcher() -> Option<ExitCode> {
-    let words = std::env::args_os().skip(1);
-    if exec_child::is_reaper(words) {
+    let words = || std::env::args_os().skip(1);
+    if exec_child::is_reaper(words()) {
         return Some(ExitCode::from(exec_child::reap()));
     }
-    let words = std::env::args_os().skip(1);
-    let arguments = exec_child::ExecChildArguments::from_words(words)?;
+    let arguments = exec_child::ExecChildArguments::from_words(words())?;
     Some(ExitCode::from(exec_child::run(&arguments)))
 }
 

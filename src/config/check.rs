@@ -12,7 +12,7 @@ use super::kinds::{MailroomDeclaration, Reachability};
 use super::listener::{
     AnonymousAccess, ListenerDeclaration, ServedProtocol, addresses_conflict, is_path_segment,
 };
-use super::problem::{ProblemCollector, check_key_file};
+use super::problem::{ProblemCollector, check_key_file, percent_error};
 use super::tree::ConfigTree;
 use super::{
     DeclaredNames, ParsedDeclaration, ParsedSections, PolicyDeclaration, RoutingDeclaration,
@@ -55,15 +55,11 @@ struct ReferenceChecker<'a, 'p, 't> {
 impl<'a> ReferenceChecker<'a, '_, '_> {
     fn check_members(&mut self) {
         for entry in &self.sections.servers {
-            if let Some(percent) = entry.value.principal_share_percent
-                && !(1..=100).contains(&percent)
-            {
+            let key = "principal_share_percent";
+            if let Some(why) = percent_error(key, entry.value.principal_share_percent) {
                 self.problems.error(
-                    entry.tree.span_of("principal_share_percent"),
-                    format!(
-                        "the virtual server {}: `principal_share_percent` must be from 1 to 100, not {percent}",
-                        entry.value.id
-                    ),
+                    entry.tree.span_of(key),
+                    format!("the virtual server {}: {why}", entry.value.id),
                 );
             }
             if let (true, Some(span)) = (

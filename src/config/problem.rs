@@ -359,6 +359,12 @@ pub(super) fn check_key_file(
     }
 }
 
+/// Returns the reason why the value of `key` is no share in percent; `None` if it is one, or absent.
+pub(super) fn percent_error(key: &str, percent: Option<u8>) -> Option<String> {
+    let percent = percent.filter(|percent| !(1..=100).contains(percent))?;
+    Some(format!("`{key}` must be from 1 to 100, not {percent}"))
+}
+
 /// Formats a variable's name for a message. A text that is no valid name is omitted, because it may
 /// be the secret itself.
 pub(super) fn variable_for_message(name: &str) -> String {

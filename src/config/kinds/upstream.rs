@@ -25,7 +25,7 @@ use serde::Deserialize;
 use super::{AgentDeclaration, RunningAgent, StartContext, StartError, secret_from_env};
 use crate::config::DeclaredNames;
 use crate::config::problem::{
-    ProblemCollector, check_variable, find_program, variable_for_message,
+    ProblemCollector, check_variable, find_program, percent_error, variable_for_message,
 };
 use crate::config::tree::ConfigTree;
 
@@ -492,13 +492,9 @@ impl AgentDeclaration for UpstreamDeclaration {
                 problems.error(tree.span_of(key), format!("`{key}` must be 1 at least"));
             }
         }
-        if let Some(percent) = self.principal_share_percent
-            && !(1..=100).contains(&percent)
-        {
-            problems.error(
-                tree.span_of("principal_share_percent"),
-                format!("`principal_share_percent` must be from 1 to 100, not {percent}"),
-            );
+        let key = "principal_share_percent";
+        if let Some(why) = percent_error(key, self.principal_share_percent) {
+            problems.error(tree.span_of(key), why);
         }
         let mut shown = HashMap::new();
         for (own, name) in &self.tools.rename {

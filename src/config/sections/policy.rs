@@ -8,7 +8,7 @@ use callboard_rpc::BufferLimits;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
-use crate::config::problem::ProblemCollector;
+use crate::config::problem::{ProblemCollector, percent_error};
 use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, OrchestratorDeclaration};
 
@@ -86,13 +86,9 @@ impl SectionDeclaration for PolicyDeclaration {
                 .collect::<Vec<_>>();
             problems.error(tree.span_at_path(&path), error.to_string());
         }
-        if let Some(percent) = self.buffered_principal_percent
-            && !(1..=100).contains(&percent)
-        {
-            problems.error(
-                tree.span_of("buffered_principal_percent"),
-                format!("`buffered_principal_percent` must be from 1 to 100, not {percent}"),
-            );
+        let key = "buffered_principal_percent";
+        if let Some(why) = percent_error(key, self.buffered_principal_percent) {
+            problems.error(tree.span_of(key), why);
         }
         let is_guarded = self.guard
             || self.guard_descriptions && names.has_remote_agents()
