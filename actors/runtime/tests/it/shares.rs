@@ -27,6 +27,15 @@ struct Holder {
     permits: Arc<Semaphore>,
 }
 
+impl Holder {
+    fn new() -> Self {
+        Self {
+            begun: Arc::default(),
+            permits: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
+
 impl Agent for Holder {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<Hold>(4);
@@ -70,10 +79,7 @@ fn call_of(name: &str) -> CallContext {
 #[test]
 fn handlers_are_shared() {
     run_with_real_time(async |system| {
-        let holder = Holder {
-            begun: Arc::default(),
-            permits: Arc::new(Semaphore::new(0)),
-        };
+        let holder = Holder::new();
         let (begun, permits) = (holder.begun.clone(), holder.permits.clone());
         let agent = system.spawn_with(move || holder.clone());
         let of_a: Vec<_> = (0..4)
@@ -141,10 +147,7 @@ impl ConcurrentHandler<Hold> for Lingering {
 #[test]
 fn abandoned_handlers_count() {
     run_with_real_time(async |system| {
-        let holder = Holder {
-            begun: Arc::default(),
-            permits: Arc::new(Semaphore::new(0)),
-        };
+        let holder = Holder::new();
         let (begun, permits) = (holder.begun.clone(), holder.permits.clone());
         let agent = system.spawn_with(move || Lingering(holder.clone()));
         let abandoned: Vec<_> = (0..3)
