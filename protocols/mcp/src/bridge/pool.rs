@@ -1,6 +1,6 @@
 //! Connection pool of one bridge.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,8 +19,11 @@ use crate::outbound::{
 
 /// Minimum time for which a connection must have been unused before its principal, if it has its
 /// share of them, can have it closed for another one. So nobody makes a node start processes faster
-/// than its share of `connections_max` a second. Fixed.
-pub const CONNECTION_UNUSED_MIN: Duration = Duration::from_secs(1);
+/// than half its share of `connections_max` a second. Fixed.
+pub const CONNECTION_UNUSED_MIN: Duration = Duration::from_secs(2);
+/// Interval at which a request that waits for a connection looks for one by itself: one may have become old
+/// enough to be closed. Fixed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Owner of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,8 +47,8 @@ pub(crate) struct SessionOwner {
 /// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
 pub(crate) struct PooledConnection {
     pub upstream: Upstream,
-    /// Principal that owns it; `None` for the connection of all callers.
-    owner: Option<ShareOwner>,
+    /// Principal that owns it, and its key; `None` for the connection of all callers.
+    owner: Option<(ShareOwner, ConnectionKey)>,
     usage: Mutex<ConnectionUsage>,
     /// Tools that the server has listed on it.
     pub listed: ListedTools,
@@ -62,7 +65,7 @@ struct ConnectionUsage {
 impl PooledConnection {
     fn new(
         upstream: Upstream,
-        owner: Option<ShareOwner>,
+        owner: Option<(ShareOwner, ConnectionKey)>,
         watch: Option<AbortOnDropHandle<()>>,
     ) -> Arc<Self> {
         let usage = Mutex::new(ConnectionUsage {
@@ -76,6 +79,10 @@ impl PooledConnection {
             listed: ListedTools::default(),
             _watch: watch,
         })
+    }
+
+    fn principal(&self) -> Option<&ShareOwner> {
+        self.owner.as_ref().map(|(principal, _)| principal)
     }
 
     /// Returns the time since which the connection has been unused; `None` while it is in use.
@@ -128,7 +135,7 @@ impl Drop for ConnectionLease {
         let is_free = usage.users == 0;
         drop(usage);
         if is_free {
-            self.pool.freed.notify_waiters();
+            self.pool.state.lock().wake(Some(&self.connection));
         }
     }
 }
@@ -139,8 +146,6 @@ pub(crate) struct ConnectionPool {
     /// Rule by which principals share the connections.
     rule: FairShare,
     state: Mutex<PoolState>,
-    /// Notified when a connection becomes idle or is closed.
-    freed: Notify,
 }
 
 #[derive(Default)]
@@ -149,27 +154,47 @@ struct PoolState {
     /// call. Never evicted, and not counted.
     shared: Option<Arc<PooledConnection>>,
     owned: HashMap<ConnectionKey, Vec<Arc<PooledConnection>>>,
-    /// Numbers of requests that wait for a connection, by principal.
-    waiting: HashMap<ShareOwner, usize>,
+    /// Requests that wait for a connection, by principal, in the order in which they came.
+    waiting: HashMap<ShareOwner, VecDeque<Waiter>>,
+}
+
+/// Request that waits for a connection.
+struct Waiter {
+    key: ConnectionKey,
+    /// Notified when it may take one.
+    freed: Arc<Notify>,
 }
 
 /// Place among the requests of a principal that wait for a connection. Dropping it frees the place.
 struct WaitingPlace<'a> {
     pool: &'a ConnectionPool,
     principal: &'a ShareOwner,
+    freed: Arc<Notify>,
 }
 
 impl<'a> WaitingPlace<'a> {
     /// Returns `None` if [`PRINCIPAL_WAITERS_MAX`] requests of the principal wait.
-    fn take(pool: &'a ConnectionPool, principal: &'a ShareOwner) -> Option<Self> {
+    fn take(
+        pool: &'a ConnectionPool,
+        principal: &'a ShareOwner,
+        key: &ConnectionKey,
+    ) -> Option<Self> {
         let mut state = pool.state.lock();
         let waiting = state.waiting.entry(principal.clone()).or_default();
-        if *waiting >= PRINCIPAL_WAITERS_MAX {
+        if waiting.len() >= PRINCIPAL_WAITERS_MAX {
             return None;
         }
-        *waiting += 1;
+        let freed = Arc::new(Notify::new());
+        waiting.push_back(Waiter {
+            key: key.clone(),
+            freed: freed.clone(),
+        });
         drop(state);
-        Some(Self { pool, principal })
+        Some(Self {
+            pool,
+            principal,
+            freed,
+        })
     }
 }
 
@@ -177,15 +202,33 @@ impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         if let Some(waiting) = state.waiting.get_mut(self.principal) {
-            *waiting -= 1;
-            if *waiting == 0 {
-                state.waiting.remove(self.principal);
+            waiting.retain(|waiter| !Arc::ptr_eq(&waiter.freed, &self.freed));
+            // There may be room for the next one too, or it was woken in vain.
+            match waiting.front() {
+                Some(next) => next.freed.notify_one(),
+                None => drop(state.waiting.remove(self.principal)),
             }
         }
     }
 }
 
 impl PoolState {
+    /// Wakes the requests that may take a connection, because one was freed or closed: the first that
+    /// waits of each principal, and the first that waits for the connection `freed` itself. Each of the
+    /// others is woken by the one before it, so that a crowd costs nothing.
+    fn wake(&self, freed: Option<&PooledConnection>) {
+        let first = self.waiting.values().filter_map(VecDeque::front);
+        let same = freed
+            .and_then(|connection| connection.owner.as_ref())
+            .and_then(|(principal, key)| {
+                let mut waiting = self.waiting.get(principal)?.iter();
+                waiting.find(|waiter| waiter.key == *key)
+            });
+        first
+            .chain(same)
+            .for_each(|waiter| waiter.freed.notify_one());
+    }
+
     fn owned(&self) -> impl Iterator<Item = (&ConnectionKey, &Arc<PooledConnection>)> {
         let each = |(key, all)| std::iter::repeat(key).zip(all);
         self.owned
@@ -218,7 +261,7 @@ impl PoolState {
         let (mut used, mut own) = (0, 0);
         for (_, connection) in self.owned().filter(|(_, c)| c.idle_since().is_none()) {
             used += 1;
-            own += usize::from(connection.owner.as_ref() == Some(owner));
+            own += usize::from(connection.principal() == Some(owner));
         }
         if rule.check(own, used).is_err() {
             return false;
@@ -229,12 +272,10 @@ impl PoolState {
         }
         let mut counts: HashMap<Option<&ShareOwner>, usize> = HashMap::new();
         for (_, connection) in &open {
-            *counts.entry(connection.owner.as_ref()).or_default() += 1;
+            *counts.entry(connection.principal()).or_default() += 1;
         }
         let idle = open.iter().filter_map(|(key, c)| {
-            let is_over = counts
-                .get(&c.owner.as_ref())
-                .is_some_and(|n| *n > rule.share);
+            let is_over = counts.get(&c.principal()).is_some_and(|n| *n > rule.share);
             Some(((!is_over, c.idle_since()?), *key, *c))
         });
         let Some((_, key, oldest)) = idle.min_by_key(|(rank, ..)| *rank) else {
@@ -244,7 +285,7 @@ impl PoolState {
         let is_recent = oldest
             .idle_since()
             .is_some_and(|since| since.elapsed() < CONNECTION_UNUSED_MIN);
-        if is_recent && own_open >= rule.share && oldest.owner.as_ref() == Some(owner) {
+        if is_recent && own_open >= rule.share && oldest.principal() == Some(owner) {
             return false;
         }
         let (key, oldest) = (key.clone(), oldest.clone());
@@ -263,7 +304,6 @@ impl ConnectionPool {
             connection_params,
             rule,
             state,
-            freed: Notify::new(),
         })
     }
 
@@ -326,7 +366,8 @@ impl ConnectionPool {
                 let owner = owner.as_ref();
                 let watch = owner.map(|owner| self.watch_session(&owner.session, key));
                 let upstream = self.new_upstream(offer, owner);
-                let made = PooledConnection::new(upstream, Some(principal.clone()), watch);
+                let owner = Some((principal.clone(), key.clone()));
+                let made = PooledConnection::new(upstream, owner, watch);
                 let all = state.owned.entry(key.clone()).or_default();
                 all.push(made.clone());
                 made
@@ -337,21 +378,16 @@ impl ConnectionPool {
         if at_once.is_some() {
             return at_once;
         }
-        let _place = WaitingPlace::take(self, principal)?;
+        let place = WaitingPlace::take(self, principal, key)?;
         let deadline = Instant::now() + wait;
         loop {
-            let mut freed = std::pin::pin!(self.freed.notified());
-            freed.as_mut().enable();
             let taken = take(&mut self.state.lock());
-            if taken.is_some() {
+            if taken.is_some() || Instant::now() >= deadline {
                 return taken;
             }
-            // A connection can also have become old enough to be closed.
-            let next = deadline.min(Instant::now() + CONNECTION_UNUSED_MIN);
-            let is_over = tokio::time::timeout_at(next, freed).await.is_err();
-            if is_over && Instant::now() >= deadline {
-                return None;
-            }
+            let next = deadline.min(Instant::now() + LOOK_INTERVAL);
+            // Over or notified: it looks again.
+            let _ = tokio::time::timeout_at(next, place.freed.notified()).await;
         }
     }
 
@@ -426,7 +462,7 @@ impl ConnectionPool {
                 // Dropped outside the lock.
                 let removed = pool.state.lock().owned.remove(&key);
                 drop(removed);
-                pool.freed.notify_waiters();
+                pool.state.lock().wake(None);
             }
         }))
     }
@@ -446,9 +482,8 @@ impl ConnectionPool {
             .map(|(key, c)| (key.clone(), c.clone()))
             .collect();
         old.iter().for_each(|(key, c)| state.close(key, c));
-        drop(state);
         if !old.is_empty() {
-            self.freed.notify_waiters();
+            state.wake(None);
         }
     }
 
@@ -471,7 +506,7 @@ impl ConnectionPool {
             "shared": usize::from(state.shared.is_some()),
             "own": state.open_connections(),
             "in_use": in_use,
-            "waiting": state.waiting.values().sum::<usize>(),
+            "waiting": state.waiting.values().map(VecDeque::len).sum::<usize>(),
             "max": self.rule.max,
         })
     }
