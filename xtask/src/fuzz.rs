@@ -175,18 +175,19 @@ impl Fuzzed {
         fuzzer
     }
 
-    /// Adds the smallest of the found inputs to the repository's corpus, of those that cover more than it does.
+    /// Adds those of the found inputs to the repository's corpus that together cover most of what it doesn't cover.
     fn keep(&self, program: &Path) -> Outcome {
         let before: HashSet<_> = files(&self.corpus)?.into_iter().collect();
         let mut merge = self.fuzzer(program);
         merge
-            .args(["-merge=1", "-verbosity=0", KEPT_BYTES_MAX])
+            .args(["-set_cover_merge=1", "-verbosity=0", KEPT_BYTES_MAX])
             .args([&self.corpus, &self.found]);
         run(merge)?;
-        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        // Each is written after those that add more.
+        let written = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
         let mut new = files(&self.corpus)?;
         new.retain(|path| !before.contains(path));
-        new.sort_by_key(size);
+        new.sort_by_key(written);
         for path in new.iter().skip(KEPT_MAX) {
             fs::remove_file(path)
                 .map_err(|e| format!("{} can't be removed: {e}", path.display()))?;
