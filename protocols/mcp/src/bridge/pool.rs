@@ -21,8 +21,8 @@ use crate::outbound::{
 /// share of them, can have it closed for another one. So nobody makes a node start processes faster
 /// than half its share of `connections_max` a second. Fixed.
 pub const CONNECTION_UNUSED_MIN: Duration = Duration::from_secs(2);
-/// Interval at which a request that waits for a connection looks for one by itself: one may have become old
-/// enough to be closed. Fixed.
+/// Interval at which a waiting request looks for a connection without having been woken. By then one may have
+/// been unused for [`CONNECTION_UNUSED_MIN`]. Fixed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Owner of a connection.
@@ -47,7 +47,7 @@ pub(crate) struct SessionOwner {
 /// Connection of the pool. It connects on first use, and reconnects when it is used after a loss.
 pub(crate) struct PooledConnection {
     pub upstream: Upstream,
-    /// Principal that owns it, and its key; `None` for the connection of all callers.
+    /// Principal that owns the connection, and its key in the pool; `None` for the connection of all callers.
     owner: Option<(ShareOwner, ConnectionKey)>,
     usage: Mutex<ConnectionUsage>,
     /// Tools that the server has listed on it.
@@ -135,7 +135,7 @@ impl Drop for ConnectionLease {
         let is_free = usage.users == 0;
         drop(usage);
         if is_free {
-            self.pool.state.lock().wake(Some(&self.connection));
+            self.pool.state.lock().wake(self.connection.owner.as_ref());
         }
     }
 }
@@ -161,7 +161,7 @@ struct PoolState {
 /// Request that waits for a connection.
 struct Waiter {
     key: ConnectionKey,
-    /// Notified when it may take one.
+    /// Notified when the request should look for a connection again.
     freed: Arc<Notify>,
 }
 
@@ -176,10 +176,10 @@ impl<'a> WaitingPlace<'a> {
     /// Returns `None` if [`PRINCIPAL_WAITERS_MAX`] requests of the principal wait.
     fn take(
         pool: &'a ConnectionPool,
+        state: &mut PoolState,
         principal: &'a ShareOwner,
         key: &ConnectionKey,
     ) -> Option<Self> {
-        let mut state = pool.state.lock();
         let waiting = state.waiting.entry(principal.clone()).or_default();
         if waiting.len() >= PRINCIPAL_WAITERS_MAX {
             return None;
@@ -189,7 +189,6 @@ impl<'a> WaitingPlace<'a> {
             key: key.clone(),
             freed: freed.clone(),
         });
-        drop(state);
         Some(Self {
             pool,
             principal,
@@ -213,17 +212,15 @@ impl Drop for WaitingPlace<'_> {
 }
 
 impl PoolState {
-    /// Wakes the requests that may take a connection, because one was freed or closed: the first that
-    /// waits of each principal, and the first that waits for the connection `freed` itself. Each of the
-    /// others is woken by the one before it, so that a crowd costs nothing.
-    fn wake(&self, freed: Option<&PooledConnection>) {
+    /// Wakes waiting requests after a connection was freed or closed: the first request of each
+    /// principal, and the first that waits for the connection of `freed` itself. A request that stops
+    /// waiting wakes the next one of its principal, so that a crowd costs nothing.
+    fn wake(&self, freed: Option<&(ShareOwner, ConnectionKey)>) {
         let first = self.waiting.values().filter_map(VecDeque::front);
-        let same = freed
-            .and_then(|connection| connection.owner.as_ref())
-            .and_then(|(principal, key)| {
-                let mut waiting = self.waiting.get(principal)?.iter();
-                waiting.find(|waiter| waiter.key == *key)
-            });
+        let same = freed.and_then(|(principal, key)| {
+            let mut waiting = self.waiting.get(principal)?.iter();
+            waiting.find(|waiter| waiter.key == *key)
+        });
         first
             .chain(same)
             .for_each(|waiter| waiter.freed.notify_one());
@@ -374,20 +371,24 @@ impl ConnectionPool {
             });
             Some(ConnectionLease::new(self, &leased))
         };
-        let at_once = take(&mut self.state.lock());
-        if at_once.is_some() {
-            return at_once;
-        }
-        let place = WaitingPlace::take(self, principal, key)?;
+        let place = {
+            let mut state = self.state.lock();
+            let taken = take(&mut state);
+            if taken.is_some() {
+                return taken;
+            }
+            // Under the same lock, so that no connection is freed in between.
+            WaitingPlace::take(self, &mut state, principal, key)?
+        };
         let deadline = Instant::now() + wait;
         loop {
+            let next = deadline.min(Instant::now() + LOOK_INTERVAL);
+            // Over or notified: it looks again.
+            let _ = tokio::time::timeout_at(next, place.freed.notified()).await;
             let taken = take(&mut self.state.lock());
             if taken.is_some() || Instant::now() >= deadline {
                 return taken;
             }
-            let next = deadline.min(Instant::now() + LOOK_INTERVAL);
-            // Over or notified: it looks again.
-            let _ = tokio::time::timeout_at(next, place.freed.notified()).await;
         }
     }
 
@@ -459,10 +460,12 @@ impl ConnectionPool {
                 () = levels => {}
             }
             if let Some(pool) = Weak::upgrade(&pool) {
+                let mut state = pool.state.lock();
+                let removed = state.owned.remove(&key);
+                state.wake(None);
                 // Dropped outside the lock.
-                let removed = pool.state.lock().owned.remove(&key);
+                drop(state);
                 drop(removed);
-                pool.state.lock().wake(None);
             }
         }))
     }
@@ -604,7 +607,42 @@ impl OfferedCapabilities {
 
 #[cfg(test)]
 mod tests {
+    use callboard_message::Principal;
+    use futures::FutureExt;
+
     use super::*;
+
+    /// Goal: a freed connection wakes the first waiting request of each principal and the first that waits
+    /// for that connection, and nobody else. Method: five requests of two principals; who has a permit.
+    #[test]
+    fn a_freed_connection_wakes_the_first() {
+        let owner = |id: &str| ShareOwner::from(&Principal::agent(id));
+        let key = |id: u8| {
+            let offered = OfferedCapabilities(id);
+            ConnectionKey::Principal(PrincipalKind::Agent, String::new(), offered)
+        };
+        let waiter = |id: u8| Waiter {
+            key: key(id),
+            freed: Arc::new(Notify::new()),
+        };
+        let mut state = PoolState::default();
+        state
+            .waiting
+            .insert(owner("a"), [1, 2, 2].map(waiter).into());
+        state.waiting.insert(owner("b"), [3, 2].map(waiter).into());
+        let woken = |state: &PoolState, id: &str| -> Vec<bool> {
+            let waiting = state.waiting[&owner(id)].iter();
+            waiting
+                .map(|waiter| waiter.freed.notified().now_or_never().is_some())
+                .collect()
+        };
+        state.wake(None);
+        assert_eq!(woken(&state, "a"), [true, false, false]);
+        assert_eq!(woken(&state, "b"), [true, false]);
+        state.wake(Some(&(owner("a"), key(2))));
+        assert_eq!(woken(&state, "a"), [true, true, false]);
+        assert_eq!(woken(&state, "b"), [true, false]);
+    }
 
     fn abilities(json: &str) -> CallerCapabilities {
         CallerCapabilities(serde_json::from_str(json).unwrap())
