@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::plan::{RAW_RESPONSE, Step};
 use crate::router::{StepOutcome, without_caller};
-use crate::verifier::{Identities, Verdict, Verify};
+use crate::verifier::{Identities, Verdict, Verified, Verify};
 
 /// Maximum characters of a verifier's note in a blocked answer; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
@@ -175,7 +175,7 @@ pub(super) async fn verify_draft(
         .within(within)
         .await
     {
-        Ok(verdict) if verdict.safe && verdict.rule.is_none() => {
+        Ok(Verified { verdict, .. }) if verdict.safe && verdict.rule.is_none() => {
             let AnswerDraft {
                 status,
                 mut plan,
@@ -195,7 +195,7 @@ pub(super) async fn verify_draft(
                 times_ms: TimesMs::default(),
             })
         }
-        Ok(verdict) if !verdict.safe => Err(Some(verdict)),
+        Ok(Verified { verdict, .. }) if !verdict.safe => Err(Some(verdict)),
         Ok(_) => {
             callboard_message::log::error!(call = %call.id, principal = call.principal.id, "verifier reported a violation but marked the answer safe: answer withheld");
             Err(None)
@@ -221,6 +221,8 @@ mod tests {
                 safe: false,
                 note,
                 rule: None,
+                findings: Vec::new(),
+                redactions: 0,
             })
             .text()
             .to_owned()

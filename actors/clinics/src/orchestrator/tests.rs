@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::plan::samples::two_clinics;
 use crate::planner::{MakePlan, Planner};
 use crate::router::{Router, RouterConfig};
-use crate::verifier::{Verdict, Verify};
+use crate::verifier::{Verdict, Verified, Verify};
 
 const QUESTION: &str = "List all cardiology patients and check dermatology patients with psoriasis";
 
@@ -47,7 +47,7 @@ impl Cast {
         Self {
             guardrail: guardrail(system),
             planner: system.spawn(Planner::new(Arc::new(two_clinics()))),
-            verifier: Probe::<Verify>::spawn(system, |v| verdict(!v.text.contains("UNSAFE"))).0,
+            verifier: Probe::<Verify>::spawn(system, |v| verified(!v.text.contains("UNSAFE"), v)).0,
         }
     }
 
@@ -83,6 +83,10 @@ fn verdict(safe: bool) -> Verdict {
             json!({ "safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1" }),
         ),
     }
+}
+
+fn verified(safe: bool, asked: &Verify) -> Verified {
+    read(json!({ "verdict": verdict(safe), "results": asked.results, "text": asked.text }))
 }
 
 fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
@@ -210,7 +214,7 @@ fn an_unsafe_answer_is_only_its_note() {
 fn the_verifier_reads_everything() {
     until_ended(async |system| {
         let mut cast = Cast::new(system);
-        let (verifier, mut asked) = Probe::<Verify>::spawn(system, |_| verdict(true));
+        let (verifier, mut asked) = Probe::<Verify>::spawn(system, |v| verified(true, v));
         cast.verifier = verifier;
         let orchestrator = cast.spawn(system);
         for (purpose, identities) in [

@@ -109,10 +109,51 @@ fn r1_plans_absent_from_the_records() {
 #[test]
 fn r1_note_is_the_documents() {
     let verdict = verdict("CARD-001 takes amiodarone 400 mg once daily.");
-    let expect = json!({"safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1"});
+    let note = "Response contains fabricated dosage for Amiodarone.";
+    let expect = json!({"safe": false, "note": note, "rule": "R1", "findings": [{"rule": "R1", "note": note}]});
     assert_eq!(serde_json::to_value(verdict).ok(), Some(expect));
     let safe = serde_json::to_string(&Verdict::safe()).ok();
     assert_eq!(safe.as_deref(), Some(r#"{"safe":true,"note":"OK"}"#));
+}
+
+/// Goal: no rule hides another, and the first one broken gives the note. Method: an answer that breaks all.
+#[test]
+fn all_rules_report() {
+    let verdict = verdict("CARD-001 takes amiodarone 400 mg. SSN 123-45-6789. Stop warfarin.");
+    let rules: Vec<Rule> = verdict.findings.iter().map(|f| f.rule).collect();
+    assert_eq!(rules, [Rule::R1, Rule::R2, Rule::R3]);
+    assert_eq!(verdict.note, verdict.findings[0].note);
+}
+
+/// Goal: findings are limited, and none is listed twice. Method: one more than the limit, with and without repetition.
+#[test]
+fn findings_are_bounded() {
+    let found = |same: bool| {
+        let note = |n: usize| if same { "a".to_owned() } else { n.to_string() };
+        let all = (0..=FINDINGS_MAX).map(|n| Finding::new(Rule::R1, note(n)));
+        Verdict::with_findings(all).findings.len()
+    };
+    assert_eq!(found(false), FINDINGS_MAX);
+    assert_eq!(found(true), 1);
+}
+
+/// Goal: nothing of an unsafe answer leaves the verifier, and a safe one leaves as it is. Method: both.
+#[test]
+fn unsafe_answers_are_emptied() {
+    let check = |dose: &str| {
+        let message = Verify {
+            records: vec![records()],
+            results: json!({"patient_id": "CARD-001", "condition": "Hypertension"}),
+            text: format!("CARD-001 takes amiodarone {dose}."),
+            identities: Identities::Withheld,
+        };
+        message.check()
+    };
+    let safe = check("200 mg");
+    assert_eq!(safe.text, "CARD-001 takes amiodarone 200 mg.");
+    assert_eq!(safe.results["patient_id"], "CARD-001");
+    let unsafe_one = check("400 mg");
+    assert!(!unsafe_one.verdict.safe && unsafe_one.text.is_empty() && unsafe_one.results.is_null());
 }
 
 /// Goal: a dose is compared with the same patient's records. Method: two patients, doses swapped.
