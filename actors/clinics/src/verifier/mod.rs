@@ -17,8 +17,10 @@ mod spans;
 mod tests;
 mod verdict;
 
+use std::collections::HashSet;
+
 use callboard_macros::Message;
-use callboard_message::text::{is_invisible, latin_lookalike};
+use callboard_message::text::{cut_bytes, is_invisible, latin_lookalike};
 use callboard_runtime::{Agent, AgentProfile, Context, Handlers, SyncHandler};
 use regex::Regex;
 use schemars::JsonSchema;
@@ -28,7 +30,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use identity::KnownIdentities;
-use medicine::RecordedMedicines;
+use medicine::find_fabrications;
 use spans::{IdentityKind, SpanKind, TextSpan, asserted_spans, text_spans};
 
 pub use spans::VALUE_DEPTH_MAX;
@@ -37,6 +39,10 @@ pub use verdict::{FINDINGS_MAX, Finding, Rule, Verdict, Verified};
 /// Maximum size of one verification, in bytes: the text, and the strings and keys of results and
 /// records; other values count a few bytes each. A larger one counts as unsafe.
 pub const VERIFY_BYTES_MAX: usize = 4 << 20;
+
+/// Maximum length of an echo of the request that may be quoted in the text, in bytes. A longer one
+/// is checked like any other text.
+const ECHO_BYTES_MAX: usize = 1024;
 
 /// Verifier agent: handles [`Verify`].
 #[derive(Debug, Default)]
@@ -92,25 +98,43 @@ impl Verify {
         let recorded = text_spans(&self.records)?;
         let shown = text_spans([&self.results])?;
         let text = self.without_echoes(&recorded);
-        let found = check_medicines(&recorded, &shown, &text)
+        let fabrications = find_fabrications(&self.records, &self.results, &text)
             .into_iter()
+            .map(|note| Finding::new(Rule::R1, note));
+        let found = fabrications
             .chain(self.check_identity(&recorded, &shown))
             .chain(check_advice(&recorded, &shown, &text));
         Some(Verdict::with_findings(found))
     }
 
     /// Returns the answer's text without quoted echoes of the request, as the records hold them,
-    /// since these state no facts.
+    /// since these state no facts. A quotation ends at the next mark of its kind.
     fn without_echoes(&self, recorded: &[TextSpan]) -> String {
-        let echoes = recorded
+        let echoes: HashSet<&str> = recorded
             .iter()
-            .filter(|l| l.kind == SpanKind::Echo && !l.text.is_empty());
-        echoes.fold(self.text.clone(), |text, echo| {
-            let quoted = [('"', '"'), ('\'', '\''), ('“', '”'), ('`', '`')];
-            quoted.iter().fold(text, |text, (open, close)| {
-                text.replace(&format!("{open}{}{close}", echo.text), "")
-            })
-        })
+            .filter(|l| l.kind == SpanKind::Echo && (1..=ECHO_BYTES_MAX).contains(&l.text.len()))
+            .map(|l| l.text.as_str())
+            .collect();
+        let text = &self.text;
+        let (mut kept, mut copied, mut at) = (String::new(), 0, 0);
+        while let Some(start) = text[at..].find(['"', '\'', '“', '`']).map(|n| at + n) {
+            let Some(open) = text[start..].chars().next() else {
+                break;
+            };
+            let inside = start + open.len_utf8();
+            let close = if open == '“' { '”' } else { open };
+            at = inside;
+            let ahead = cut_bytes(&text[inside..], ECHO_BYTES_MAX + close.len_utf8());
+            if let Some(length) = ahead.find(close)
+                && echoes.contains(&text[inside..inside + length])
+            {
+                kept.push_str(&text[copied..start]);
+                at = inside + length + close.len_utf8();
+                copied = at;
+            }
+        }
+        kept.push_str(&text[copied..]);
+        kept
     }
 
     fn check_identity(&self, recorded: &[TextSpan], shown: &[TextSpan]) -> Option<Finding> {
@@ -137,14 +161,6 @@ impl Verify {
             format!("Response exposes personal data ({}).", kind.description()),
         ))
     }
-}
-
-fn check_medicines(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
-    let grounds = RecordedMedicines::new(recorded);
-    let in_lines =
-        asserted_spans(shown).find_map(|line| grounds.check(&line.text, line.patient.as_deref()));
-    let note = in_lines.or_else(|| grounds.check_about_patients(text))?;
-    Some(Finding::new(Rule::R1, note))
 }
 
 fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
@@ -244,6 +260,8 @@ fn remove_disguises(text: &str) -> String {
             '½' => out.push_str(" 1/2"),
             '¼' => out.push_str(" 1/4"),
             '¾' => out.push_str(" 3/4"),
+            '⅓' => out.push_str(" 1/3"),
+            '⅔' => out.push_str(" 2/3"),
             'µ' | 'μ' => out.push('u'),
             'º' | '°' => out.push('o'),
             '–' | '—' | '‒' | '−' | '‐' | '‑' => out.push('-'),
@@ -264,8 +282,15 @@ fn remove_disguises(text: &str) -> String {
 }
 
 /// Returns the ASCII character that `c` looks like, for characters that normalisation doesn't
-/// convert, so that look-alike letters can't hide a name. Other characters are returned unchanged.
+/// convert, so that look-alike letters can't hide a name; a digit of another script as its value.
+/// Other characters are returned unchanged.
 fn lookalike_ascii(c: char) -> char {
+    if let Some(digit) = DIGIT_ZEROS
+        .iter()
+        .find_map(|zero| u32::from(c).checked_sub(*zero).filter(|digit| *digit < 10))
+    {
+        return char::from_digit(digit, 10).unwrap_or(c);
+    }
     match c {
         'đ' => 'd',
         'æ' => 'a',
@@ -275,3 +300,6 @@ fn lookalike_ascii(c: char) -> char {
         c => latin_lookalike(c).unwrap_or(c),
     }
 }
+
+/// Code points of the digit zero in other scripts: Arabic, Persian, Devanagari, Bengali, Thai.
+const DIGIT_ZEROS: [u32; 5] = [0x0660, 0x06f0, 0x0966, 0x09e6, 0x0e50];

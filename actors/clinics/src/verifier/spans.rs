@@ -1,5 +1,4 @@
-//! Text spans of JSON values, each with its context: the kind of its key and the patient whom it
-//! concerns.
+//! Text spans of JSON values, each with the kind of its key.
 
 use std::sync::LazyLock;
 
@@ -56,24 +55,16 @@ impl IdentityKind {
 pub(super) struct TextSpan {
     pub text: String,
     pub kind: SpanKind,
-    /// Presumed id of the patient, of the innermost object that has one: its text field
-    /// `patient_id` or, without such a field, its `id`, even if that is the id of a medicine.
-    /// `None` if none has.
-    pub patient: Option<String>,
-    /// Name of the medicine, if the text is composed of the fields of a prescription; else `None`,
-    /// also for free text about one.
-    pub medicine: Option<String>,
 }
 
 /// Returns the text spans of all strings and numbers, of keys with a space or `@`, and of each
-/// prescription and full name that an object's fields make up. `None` if a value is nested deeper
+/// full name that an object's fields make up. `None` if a value is nested deeper
 /// than [`VALUE_DEPTH_MAX`].
 pub(super) fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
     let mut out = Vec::new();
     let top = ValuePosition {
         key: "",
         parent: "",
-        patient: None,
         depth: 0,
     };
     values
@@ -86,7 +77,6 @@ pub(super) fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Opt
 struct ValuePosition<'a> {
     key: &'a str,
     parent: &'a str,
-    patient: Option<&'a str>,
     depth: usize,
 }
 
@@ -130,20 +120,6 @@ fn collect_object(
     place: &ValuePosition<'_>,
     out: &mut Vec<TextSpan>,
 ) -> Option<()> {
-    let patient = map
-        .get("patient_id")
-        .or_else(|| map.get("id"))
-        .and_then(Value::as_str)
-        .or(place.patient);
-    let place = &ValuePosition { patient, ..*place };
-    if let Some((text, medicine)) = prescription_text(map, place) {
-        out.push(TextSpan {
-            text,
-            kind: SpanKind::Plain,
-            patient: patient.map(str::to_owned),
-            medicine: Some(medicine),
-        });
-    }
     for (key, value) in map {
         // A key may hold a value: `{"Maria Silva": …}`.
         if key.contains(' ') || key.contains('@') {
@@ -173,47 +149,7 @@ fn collect_object(
 
 fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
     let kind = span_kind(place, &text);
-    TextSpan {
-        text,
-        kind,
-        patient: place.patient.map(str::to_owned),
-        medicine: None,
-    }
-}
-
-/// Returns the prescription that an object describes, as one text like a person would write it, and
-/// the name of its medicine. `None` if the object describes none: it has neither a key for a
-/// medicine, nor a `name` together with a dose, a schedule or a key such as `medications` above it.
-/// A dose isn't required.
-fn prescription_text(
-    map: &Map<String, Value>,
-    place: &ValuePosition<'_>,
-) -> Option<(String, String)> {
-    let field =
-        |keys| find_field(map, keys).and_then(|(key, value)| Some((key, literal_text(value)?)));
-    let dosed = field(DOSE_KEYS).is_some() || field(SCHEDULE_KEYS).is_some();
-    let in_list = is_medication_key(place.key) || is_medication_key(place.parent);
-    let (_, name) = field(MEDICINE_KEYS).or_else(|| {
-        if dosed || in_list {
-            field("name nome")
-        } else {
-            None
-        }
-    })?;
-    let mut parts = vec![name.clone()];
-    if let Some((key, amount)) = field(DOSE_KEYS) {
-        parts.push(amount);
-        if let Some(unit) = "mcg mg ml iu g"
-            .split(' ')
-            .find(|u| key.ends_with(u) && key.len() > u.len())
-        {
-            parts.push(unit.to_owned());
-        }
-    }
-    for keys in [UNIT_KEYS, SCHEDULE_KEYS, ROUTE_KEYS] {
-        parts.extend(field(keys).map(|(_, value)| value));
-    }
-    Some((parts.join(" "), name))
+    TextSpan { text, kind }
 }
 
 fn plain_key(key: &str) -> String {
@@ -315,13 +251,6 @@ fn is_redacted(text: &str) -> bool {
 
 const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";
 const FAMILY_KEYS: &str = "lastname surname familyname last family sobrenome ultimonome";
-const MEDICINE_KEYS: &str = "medication drug medicine medicamento drugname medicationname generic";
-const DOSE_KEYS: &str = "dose dosage strength amount posologia dosagem dosemg dosemcg doseg doseml doseiu dosagemg \
-    strengthmg quantity dosevalue";
-const UNIT_KEYS: &str = "unit units doseunit unidade";
-const SCHEDULE_KEYS: &str = "frequency schedule frequencia interval timing sig freq";
-const ROUTE_KEYS: &str = "route via viadeadministracao";
-
 /// Returns the text spans that state facts, which excludes echoes of the request.
 pub(super) fn asserted_spans(lines: &[TextSpan]) -> impl Iterator<Item = &TextSpan> {
     lines.iter().filter(|line| line.kind != SpanKind::Echo)

@@ -1,154 +1,408 @@
-//! Recognition of medicines: by the embedded list, and by typical word endings.
+//! Recognition of medicines: by two embedded lists, and by typical word endings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
-
-use regex::Regex;
 
 use crate::verifier::fold;
 
-use super::token::{Token, sentences};
+use super::token::{Text, Token};
 
 /// Maximum number of words in a medicine's name.
-const NAME_WORDS_MAX: usize = 3;
+const NAME_WORDS_MAX: usize = 4;
 /// Minimum letters of a word to which spelling rules, such as Portuguese endings, are applied.
 /// Shorter words must match exactly.
 const STEM_LETTERS_MIN: usize = 6;
 /// Minimum letters of an unlisted word that is recognised as a medicine by its ending.
 const ENDING_LETTERS_MIN: usize = 7;
+/// Maximum number of active substances in one medicine; further ones are medicines of their own.
+pub(super) const SUBSTANCES_MAX: usize = 4;
 
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Medicine {
-    /// Medicine on the embedded list, by its index there.
-    Listed(usize),
-    /// Medicine that isn't on the list, by the stem of one word of its name.
-    Unlisted(String),
+/// Active substance of a medicine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Substance {
+    /// Substance of the list of medicines, by its index there.
+    Listed(u16),
+    /// Other substance, by the stem of its name, and whether it is on the list of stems, so that
+    /// its name may be shown.
+    Other(String, bool),
 }
 
-/// List of medicines, embedded in the program, by name; and the word endings by which other
-/// medicines are recognised.
+/// Name of a medicine at the start of a text.
+pub(super) struct FoundMedicine {
+    /// Active substances: several for a combination, in the order of their names.
+    pub substances: Vec<Substance>,
+    /// Whether the name also has an everyday meaning: it then counts only beside a dose.
+    pub is_weak: bool,
+    /// Number of tokens of the name.
+    pub taken: usize,
+}
+
+struct Generic {
+    name: String,
+    /// Indexes of the substances of a combination; empty for a single substance.
+    parts: Vec<u16>,
+    /// Index of the general name that begins this one: `insulin` of `insulin glargine`.
+    parent: Option<u16>,
+}
+
+/// Entry of the list for the stems of a name, or of the first words of names.
+#[derive(Default)]
+struct NameEntry {
+    /// Index of the generic name, and whether the name is weak.
+    name: Option<(u16, bool)>,
+    is_start_of_longer: bool,
+}
+
+/// Lists of medicines, embedded in the program.
 pub(super) struct Lexicon {
-    generics: Vec<String>,
-    /// Index in `generics`, and whether the name counts only beside a dose, by the name's key.
-    names: HashMap<String, (usize, bool)>,
-    ending: Option<Regex>,
+    generics: Vec<Generic>,
+    names: HashMap<String, NameEntry>,
 }
 
-/// List of medicines from `data/medicines.txt`.
+/// Lists of `data/medicines.txt` and `data/medicine_stems.txt`.
 pub(super) static LEXICON: LazyLock<Lexicon> =
     LazyLock::new(|| Lexicon::read(include_str!("../../../data/medicines.txt")));
+
+/// Stems of further medicines: one a line, sorted by bytes, after a header of lines with `#`.
+const STEMS: &str = include_str!("../../../data/medicine_stems.txt");
 
 impl Lexicon {
     fn read(data: &str) -> Self {
         let mut lexicon = Self {
             generics: Vec::new(),
-            names: HashMap::new(),
-            ending: Regex::new(ENDINGS).ok(),
+            names: HashMap::with_capacity(4096),
         };
-        for line in data
-            .lines()
-            .map(str::trim)
-            .filter(|l| !l.is_empty() && !l.starts_with('#'))
-        {
-            let (line, weak) = line
-                .strip_prefix('~')
-                .map_or((line, false), |rest| (rest, true));
+        let lines = || {
+            data.lines()
+                .map(str::trim)
+                .filter(|l| !l.is_empty() && !l.starts_with('#'))
+        };
+        for line in lines() {
+            let (line, is_weak) = match line.strip_prefix('~') {
+                Some(rest) => (rest, true),
+                None => (line, false),
+            };
             let (generic, others) = line.split_once(':').unwrap_or((line, ""));
-            let index = lexicon.generics.len();
-            lexicon.generics.push(generic.trim().to_owned());
-            for (n, name) in std::iter::once(generic)
-                .chain(others.split(','))
-                .enumerate()
-            {
-                let key = name_key(name);
-                if !key.is_empty() {
-                    // Brand and chemical names have one meaning, even if the plain word has two.
-                    lexicon
-                        .names
-                        .entry(key)
-                        .or_insert((index, weak && (n == 0 || !name.trim().contains(' '))));
-                }
+            let index = u16::try_from(lexicon.generics.len()).unwrap_or(u16::MAX);
+            lexicon.generics.push(Generic {
+                name: generic.trim().to_owned(),
+                parts: Vec::new(),
+                parent: None,
+            });
+            for name in std::iter::once(generic).chain(others.split(',')) {
+                // A name of several words has one meaning, even if one of them has two.
+                lexicon.add_name(name, index, is_weak && !name.trim().contains(' '));
             }
         }
+        lexicon.link();
         lexicon
     }
 
-    /// Returns the medicine with the longest name at the start of `tokens`, a flag, and the number
-    /// of the name's tokens. The flag is set if the name also has an everyday meaning: a claim then
-    /// needs a dose beside it, but other callers ignore the flag. Without a listed name, a first
-    /// word of [`ENDING_LETTERS_MIN`] letters or more counts as a medicine by its ending
-    /// ([`ENDINGS`]). `None` if there is neither.
-    pub fn find(&self, tokens: &[Token]) -> Option<(Medicine, bool, usize)> {
+    fn add_name(&mut self, name: &str, index: u16, is_weak: bool) {
         let mut key = String::new();
-        let mut best = None;
-        let mut words = 0;
-        for (n, token) in tokens.iter().enumerate() {
-            match token {
-                Token::Sign('-' | '/' | '+') if n > 0 => continue,
-                Token::Sign(_) => break,
-                Token::Number(_) if n == 0 => break,
-                _ => append_to_key(&mut key, token),
-            }
-            words += 1;
-            if let Some((index, weak)) = self.names.get(&key) {
-                best = Some((Medicine::Listed(*index), *weak, n + 1));
-            }
-            if words == NAME_WORDS_MAX {
-                break;
+        let words = letters_and_digits(name);
+        for (n, word) in words.iter().enumerate() {
+            append_to_key(&mut key, word);
+            let entry = self.names.entry(key.clone()).or_default();
+            if n + 1 == words.len() {
+                entry.name.get_or_insert((index, is_weak));
+            } else {
+                entry.is_start_of_longer = true;
             }
         }
-        best.or_else(|| self.find_by_ending(tokens.first()?.as_word()?))
     }
 
-    fn find_by_ending(&self, word: &str) -> Option<(Medicine, bool, usize)> {
-        let looks = word.len() >= ENDING_LETTERS_MIN
-            && self.ending.as_ref().is_some_and(|e| e.is_match(word));
-        looks.then(|| (Medicine::Unlisted(stem(word)), false, 1))
-    }
-
-    /// Returns a medicine's generic name, also for a brand, as it may be shown to a person. An
-    /// unlisted word isn't shown, because it might be personal data: "an unlisted medicine" stands
-    /// for it.
-    pub fn display(&self, medicine: &Medicine) -> String {
-        let Medicine::Listed(index) = medicine else {
-            return "an unlisted medicine".to_owned();
+    /// Sets the parts of combinations, and the general names that begin other ones.
+    fn link(&mut self) {
+        let find = |name: &str| {
+            let mut key = String::new();
+            name.split_whitespace()
+                .for_each(|word| append_to_key(&mut key, word));
+            Some(self.names.get(&key)?.name?.0)
         };
-        let generic = self.generics.get(*index).map_or("", String::as_str);
-        let mut letters = generic.chars();
-        letters.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(letters).collect()
+        let links: Vec<(Vec<u16>, Option<u16>)> = self
+            .generics
+            .iter()
+            .map(|generic| match generic.name.contains('/') {
+                true => (generic.name.split('/').filter_map(find).collect(), None),
+                false => {
+                    let first = generic
+                        .name
+                        .split_once(' ')
+                        .and_then(|(first, _)| find(first));
+                    (Vec::new(), first)
+                }
+            })
+            .collect();
+        for (generic, (parts, parent)) in self.generics.iter_mut().zip(links) {
+            generic.parts = parts;
+            generic.parent = parent;
+        }
+    }
+
+    /// Returns the medicine with the longest name at the start of `tokens`. Without a listed name,
+    /// a first word on the list of stems counts, or one of [`ENDING_LETTERS_MIN`] letters or more
+    /// with an ending of [`ENDINGS`]. `None` if there is none of these.
+    pub fn find(&self, tokens: &[Token<'_>]) -> Option<FoundMedicine> {
+        let first = tokens.first()?.word()?;
+        let mut key = stem(first);
+        let mut entry = self.names.get(&key);
+        let mut best = None;
+        let mut words = 1;
+        let mut at = 0;
+        while let Some(found) = entry {
+            if let Some((index, is_weak)) = found.name {
+                best = Some((index, is_weak, at + 1));
+            }
+            if !found.is_start_of_longer || words == NAME_WORDS_MAX {
+                break;
+            }
+            at += 1;
+            let joins = |t: &Token<'_>| matches!(t.sign(), Some('-' | '/' | '+' | '\''));
+            at += usize::from(tokens.get(at).is_some_and(joins));
+            let Some(next) = tokens.get(at).filter(|t| t.sign().is_none()) else {
+                break;
+            };
+            append_to_key(&mut key, next.text);
+            words += 1;
+            entry = self.names.get(&key);
+        }
+        if let Some((index, is_weak, taken)) = best.or_else(|| self.alone(first)) {
+            return Some(FoundMedicine {
+                substances: self.substances(index),
+                is_weak,
+                taken,
+            });
+        }
+        is_unlisted_medicine(first).map(|is_shown| FoundMedicine {
+            substances: vec![Substance::Other(stem(first), is_shown)],
+            is_weak: false,
+            taken: 1,
         })
     }
+
+    fn alone(&self, word: &str) -> Option<(u16, bool, usize)> {
+        let (index, is_weak) = self.names.get(&stem(word))?.name?;
+        Some((index, is_weak, 1))
+    }
+
+    fn substances(&self, index: u16) -> Vec<Substance> {
+        match self.generics.get(usize::from(index)) {
+            Some(generic) if !generic.parts.is_empty() => generic
+                .parts
+                .iter()
+                .map(|n| Substance::Listed(*n))
+                .collect(),
+            _ => vec![Substance::Listed(index)],
+        }
+    }
+
+    /// Returns the general name that begins the name of a substance, such as `insulin` for
+    /// `insulin glargine`; `None` if there is none.
+    pub fn parent(&self, substance: &Substance) -> Option<Substance> {
+        let Substance::Listed(index) = substance else {
+            return None;
+        };
+        let generic = self.generics.get(usize::from(*index))?;
+        generic.parent.map(Substance::Listed)
+    }
+
+    /// Returns the generic name of a listed substance in lower case; `None` for others.
+    pub fn generic_name(&self, substance: &Substance) -> Option<&str> {
+        match substance {
+            Substance::Listed(index) => Some(self.generics.get(usize::from(*index))?.name.as_str()),
+            Substance::Other(..) => None,
+        }
+    }
+
+    /// Returns a medicine's generic name, also for a brand, as it may be shown to a person: the
+    /// substances of a combination are separated by `/`. `None` if one of them isn't on a list,
+    /// because an unlisted word might be personal data.
+    pub fn display(&self, substances: &[Substance]) -> Option<String> {
+        let mut shown = String::new();
+        for substance in substances {
+            let name = match substance {
+                Substance::Other(stem, true) => stem.as_str(),
+                other => self.generic_name(other)?,
+            };
+            if !shown.is_empty() {
+                shown.push('/');
+            }
+            shown.push_str(name);
+        }
+        let mut letters = shown.chars();
+        let first = letters.next()?;
+        Some(first.to_uppercase().chain(letters).collect())
+    }
+}
+
+/// Returns whether an unlisted word is a medicine: `Some(true)` if it is on the list of stems,
+/// `Some(false)` if it has the ending of one, `None` if neither.
+fn is_unlisted_medicine(word: &str) -> Option<bool> {
+    if is_listed_stem(word) {
+        return Some(true);
+    }
+    (word.len() >= ENDING_LETTERS_MIN && has_medicine_ending(word)).then_some(false)
+}
+
+/// Returns whether the stem of a word is on the list of stems, by binary search of its lines.
+fn is_listed_stem(word: &str) -> bool {
+    if word.len() < STEM_LETTERS_MIN {
+        return false;
+    }
+    let wanted = stem(word);
+    let list = STEMS.as_bytes();
+    let (mut low, mut high) = (0, list.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        // The line that holds the byte in the middle.
+        let start = list[..middle]
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        let end = list[middle..]
+            .iter()
+            .position(|b| *b == b'\n')
+            .map_or(list.len(), |n| middle + n);
+        let line = &list[start..end];
+        // A header line sorts before any stem.
+        match line.cmp(wanted.as_bytes()) {
+            _ if line.first() == Some(&b'#') => low = end + 1,
+            std::cmp::Ordering::Equal => return true,
+            std::cmp::Ordering::Less => low = end + 1,
+            std::cmp::Ordering::Greater => high = start,
+        }
+    }
+    false
 }
 
 /// Endings that INNs share by class of medicine (WHO stem book), in English and Portuguese.
-const ENDINGS: &str = "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastatin|vastatina|conazole?|cillin|cilina|thromycin|tromicina\
-    |floxacin|floxacino|cycline|ciclina|prazole?|gliptin|gliptina|gliflozin|gliflozina|glutide|glutida|triptan\
-    |triptano|setron|setrona|azepam|zolam|dipine|dipino|parin|parina|xaban|xabana|agrel|grelor|oxetine|oxetina\
-    |lukast|thiazide|tiazida|semide|semida|platin|platina|rubicin|rubicina|taxel|trexate|trexato|fenac|fenaco\
-    |profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir\
-    |cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$";
+const ENDINGS: &[&str] = &[
+    "mab",
+    "mabe",
+    "tinib",
+    "tinibe",
+    "pril",
+    "sartan",
+    "sartana",
+    "olol",
+    "vastatin",
+    "vastatina",
+    "conazol",
+    "conazole",
+    "cillin",
+    "cilina",
+    "thromycin",
+    "tromicina",
+    "floxacin",
+    "floxacino",
+    "cycline",
+    "ciclina",
+    "prazol",
+    "prazole",
+    "gliptin",
+    "gliptina",
+    "gliflozin",
+    "gliflozina",
+    "glutide",
+    "glutida",
+    "triptan",
+    "triptano",
+    "setron",
+    "setrona",
+    "azepam",
+    "zolam",
+    "dipine",
+    "dipino",
+    "parin",
+    "parina",
+    "xaban",
+    "xabana",
+    "agrel",
+    "grelor",
+    "oxetine",
+    "oxetina",
+    "lukast",
+    "thiazide",
+    "tiazida",
+    "semide",
+    "semida",
+    "platin",
+    "platina",
+    "rubicin",
+    "rubicina",
+    "taxel",
+    "trexate",
+    "trexato",
+    "fenac",
+    "fenaco",
+    "profen",
+    "profeno",
+    "oxicam",
+    "coxib",
+    "coxibe",
+    "fibrate",
+    "fibrato",
+    "glitazone",
+    "glitazona",
+    "tropium",
+    "tropio",
+    "dronate",
+    "dronato",
+    "ciclovir",
+    "cyclovir",
+    "ciclib",
+    "ciclibe",
+    "parib",
+    "paribe",
+    "citabine",
+    "citabina",
+    "terol",
+    "asone",
+    "asona",
+    "solone",
+    "solona",
+    "barbital",
+    "caine",
+    "caina",
+];
 
-/// Appends the stem of a word, or a number, to a lookup key of the list; signs are skipped.
-fn append_to_key(key: &mut String, token: &Token) {
-    let part = match token {
-        Token::Word(word) => stem(word),
-        Token::Number(value) => value.to_string(),
-        Token::Sign(_) => return,
-    };
+/// Words that end like a medicine and aren't one.
+const NOT_MEDICINES: &[&str] = &["cholesterol", "colesterol"];
+
+fn has_medicine_ending(word: &str) -> bool {
+    ENDINGS.iter().any(|ending| word.ends_with(ending)) && !NOT_MEDICINES.contains(&word)
+}
+
+/// Splits a name into runs of letters and runs of digits, as the tokens of a text are.
+fn letters_and_digits(name: &str) -> Vec<&str> {
+    let mut runs = Vec::new();
+    let mut rest = name;
+    while let Some(start) = rest.find(char::is_alphanumeric) {
+        rest = &rest[start..];
+        let digits = rest.starts_with(|c: char| c.is_ascii_digit());
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() || c.is_ascii_digit() != digits)
+            .unwrap_or(rest.len());
+        runs.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    runs
+}
+
+/// Appends the stem of a word, or a number in digits, to a lookup key of the list.
+fn append_to_key(key: &mut String, word: &str) {
     if !key.is_empty() {
         key.push(' ');
     }
-    key.push_str(&part);
+    key.push_str(&stem(word));
 }
 
-fn name_key(name: &str) -> String {
-    let mut key = String::new();
-    sentences(&fold(name))
-        .iter()
-        .flatten()
-        .for_each(|token| append_to_key(&mut key, token));
-    key
+/// Returns whether a word in folded form names a medicine, by a list or by its ending. Names that
+/// are also everyday words count.
+pub(in crate::verifier) fn is_medicine(folded: &str) -> bool {
+    let text = Text::read(folded);
+    LEXICON.find(&text.tokens).is_some()
 }
 
 /// Returns the stem of a folded word, which the English, Portuguese and Spanish form of a
@@ -160,7 +414,14 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
         return word.to_owned();
     }
     let mut out = String::with_capacity(word.len());
-    let mut letters = word.chars().peekable();
+    // "espironolactona" is "spironolactone".
+    let bytes = word.as_bytes();
+    let is_prothetic = bytes.starts_with(b"es")
+        && matches!(
+            bytes[2],
+            b'p' | b't' | b'c' | b'q' | b'm' | b'f' | b'l' | b'n'
+        );
+    let mut letters = word[usize::from(is_prothetic)..].chars().peekable();
     while let Some(c) = letters.next() {
         let next = letters.peek().copied();
         if matches!(c, 'p' | 't' | 'c' | 'r') && next == Some('h') {
@@ -182,15 +443,38 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
     out
 }
 
+/// Everyday words, in lower case.
+static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    include_str!("../../../data/words_everyday.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(str::split_whitespace)
+        .collect()
+});
+
+/// Returns whether a folded word is on the list of everyday words, and thus no medicine.
+pub(super) fn is_everyday(word: &str) -> bool {
+    EVERYDAY.contains(word)
+}
+
+/// Returns the medicine that a whole text names, without a dose or other words; `None` if it names
+/// none.
+pub(super) fn whole_medicine(name: &str) -> Option<FoundMedicine> {
+    let folded = fold(name);
+    let text = Text::read(&folded);
+    let found = LEXICON.find(&text.tokens)?;
+    (found.taken == text.tokens.len()).then_some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn find(text: &str) -> Option<String> {
-        let tokens = sentences(&fold(text)).concat();
-        LEXICON
-            .find(&tokens)
-            .map(|(medicine, ..)| LEXICON.display(&medicine))
+        let folded = fold(text);
+        let found = LEXICON.find(&Text::read(&folded).tokens)?;
+        let shown = LEXICON.display(&found.substances);
+        Some(shown.unwrap_or_else(|| "unlisted".to_owned()))
     }
 
     /// Goal: brand, generic and Portuguese names are the same medicine. Method: a table.
@@ -201,31 +485,53 @@ mod tests {
             ("Amiodarona", Some("Amiodarone")),
             ("Cordarone", Some("Amiodarone")),
             ("varfarina", Some("Warfarin")),
+            ("espironolactona", Some("Spironolactone")),
             ("hidroclorotiazida", Some("Hydrochlorothiazide")),
             ("levotiroxina", Some("Levothyroxine")),
             ("metotrexato", Some("Methotrexate")),
             ("AAS", Some("Aspirin")),
             ("ácido acetilsalicílico", Some("Aspirin")),
             ("amoxicillin-clavulanate", Some("Amoxicillin/clavulanate")),
+            ("Hyzaar", Some("Losartan/hydrochlorothiazide")),
             ("insulin glargine", Some("Insulin glargine")),
             ("vitamin B12", Some("Cyanocobalamin")),
-            ("zorbafloxacin", Some("an unlisted medicine")),
+            ("zorbafloxacin", Some("unlisted")),
             ("hydralazine", Some("Hydralazine")),
             ("hydroxyzine", Some("Hydroxyzine")),
+            ("isosorbide mononitrate", Some("Isosorbide mononitrate")),
+            ("isosorbide 20", Some("Isosorbide")),
+            ("darolutamide", Some("Darolutamid")),
             ("patient", None),
             ("medication", None),
+            ("cholesterol", None),
         ] {
             assert_eq!(find(text).as_deref(), expect, "{text}");
         }
     }
 
-    /// Goal: no name stands for two medicines. Method: every generic name finds its own line.
+    /// Goal: no name stands for two medicines, and every combination has all its parts. Method: every generic name
+    /// finds its own line.
     #[test]
     fn no_name_is_two_medicines() {
         for (index, generic) in LEXICON.generics.iter().enumerate() {
-            let tokens = sentences(&fold(generic)).concat();
-            let found = LEXICON.find(&tokens).map(|(medicine, ..)| medicine);
-            assert_eq!(found, Some(Medicine::Listed(index)), "{generic}");
+            let text = Text::read(&generic.name);
+            let found = LEXICON.find(&text.tokens).map(|found| found.substances);
+            let parts = generic.name.split('/').count();
+            let index = u16::try_from(index).unwrap();
+            assert_eq!(found, Some(LEXICON.substances(index)), "{}", generic.name);
+            assert_eq!(LEXICON.substances(index).len(), parts, "{}", generic.name);
+            assert!(parts <= SUBSTANCES_MAX);
         }
+    }
+
+    /// Goal: every line of the list of stems is found. Method: order, form, and a search of each.
+    #[test]
+    fn stems_are_sorted() {
+        let stems: Vec<&str> = STEMS.lines().filter(|l| !l.starts_with('#')).collect();
+        assert!(stems.windows(2).all(|pair| pair[0] < pair[1]));
+        for line in stems.iter().filter(|line| line.len() >= STEM_LETTERS_MIN) {
+            assert!(is_listed_stem(line) || stem(line) != **line, "{line}");
+        }
+        assert!(!is_listed_stem("aaaaaaa") && !is_listed_stem("zzzzzzz"));
     }
 }

@@ -1,486 +1,598 @@
-//! Phrases of a prescription: doses, schedules, routes, in English and Portuguese.
+//! Doses of a prescription, in English and Portuguese.
 
-use std::sync::LazyLock;
+use super::model::{Amounts, Bound, Dose, DosePer, Pieces, Schedule, UnitKind};
+use super::number::{parse_and_part, parse_number, unit_at};
+use super::schedule::parse_schedule;
+use super::token::Token;
+use super::words::flags;
 
-use callboard_message::text::{WordTable, is_one_of, word_table};
+/// Maximum number of amounts in one dose; of three or more, all are of a combination.
+const AMOUNTS_MAX: usize = 4;
+/// Maximum number of tokens in brackets after a number of pieces that are searched for `each`.
+const TOTAL_TOKENS_MAX: usize = 7;
+/// Maximum number of tokens between "half a" and the word for a piece.
+const HALF_TOKENS_MAX: usize = 4;
 
-use super::Dose;
-use super::token::{Token, UnitKind, parse_number_words, period_per_day, unit_of_word};
-
-/// Reference quantity of a dose, other than time, such as body weight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DosePer {
-    /// Per kilogram of body weight.
-    Weight,
-    /// Per square metre of body surface.
-    Surface,
-    /// Per millilitre: the strength of a liquid. Laboratory values in this unit aren't told apart.
-    Millilitre,
-    /// Per litre, decilitre, `mm` or `mmol`: a laboratory value, not a dose.
-    LabVolume,
+/// Dose at the start of a text.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FoundDose {
+    pub dose: Option<Dose>,
+    pub pieces: Option<Pieces>,
+    /// Schedule in the unit, as in mg/day.
+    pub schedule: Option<Schedule>,
+    /// Number of tokens.
+    pub taken: usize,
 }
 
-/// Route of administration, as one English word for all its synonyms.
-pub(super) type RouteName = &'static str;
-
-fn word(tokens: &[Token], at: usize) -> Option<&str> {
-    tokens.get(at)?.as_word()
+fn word<'t>(tokens: &[Token<'t>], at: usize) -> &'t str {
+    tokens.get(at).and_then(Token::word).unwrap_or_default()
 }
 
-fn sign(tokens: &[Token], at: usize, sign: char) -> bool {
+fn sign(tokens: &[Token<'_>], at: usize, sign: char) -> bool {
     tokens.get(at).is_some_and(|t| t.is_sign(sign))
 }
 
-/// Parses a number at the start of `tokens`, in digits or words, with a fraction ("2 1/2") or a
-/// multiplier ("2 million") after it. Returns the number and how many tokens it has; `None` if
-/// there is no number. Of a fraction alone, only the numerator is parsed.
-fn parse_number(tokens: &[Token]) -> Option<(f64, usize)> {
-    let (value, taken) = match tokens.first()? {
-        Token::Number(v) => (*v, 1),
-        Token::Word(_) => {
-            let words: Vec<&str> = tokens.iter().map_while(Token::as_word).take(8).collect();
-            parse_number_words(&words)?
-        }
-        Token::Sign(_) => return None,
-    };
-    if let (Some(Token::Number(over)), true, Some(Token::Number(under))) = (
-        tokens.get(taken),
-        sign(tokens, taken + 1, '/'),
-        tokens.get(taken + 2),
-    ) && over < under
+/// Returns the kind of a counted form, such as tablets, at index `at`.
+fn form_at(tokens: &[Token<'_>], at: usize) -> Option<UnitKind> {
+    let (kind, _) = tokens.get(at)?.info().unit?;
+    kind.is_count().then_some(kind)
+}
+
+/// Parses a dose, or a number of pieces such as tablets, or both ("two 50 mg tablets"), at the
+/// start of `tokens`; `None` if there is no number with a unit.
+pub(super) fn parse_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
+    if let Some(found) = relative_dose(tokens) {
+        return Some(found);
+    }
+    let (first, at) = parse_number(tokens).or_else(|| article(tokens))?;
+    if let Some(found) = at_a_time(tokens, first, at) {
+        return Some(found);
+    }
+    if let Some(found) =
+        part_of_piece(tokens, first, at).or_else(|| pieces_of_strength(tokens, first, at))
     {
-        return Some((value + over / under, taken + 3));
+        return Some(found);
     }
-    match word(tokens, taken) {
-        Some("thousand" | "mil") => Some((value * 1e3, taken + 1)),
-        Some("million" | "milhao" | "milhoes") => Some((value * 1e6, taken + 1)),
-        _ => Some((value, taken)),
-    }
-}
-
-/// Parses a route of administration at the start of `tokens`. Returns the route and how many tokens
-/// it has; `None` if there is none.
-pub(super) fn parse_route(tokens: &[Token]) -> Option<(RouteName, usize)> {
-    let first = word(tokens, 0)?;
-    match (first, word(tokens, 1)) {
-        ("by", Some("mouth")) | ("via", Some("oral")) => Some(("oral", 2)),
-        _ => Some((*ROUTES.get(first)?, 1)),
-    }
-}
-
-static ROUTES: WordTable<RouteName> = LazyLock::new(|| {
-    word_table(&[
-        ("oral orally po vo oralmente", "oral"),
-        (
-            "iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso",
-            "intravenous",
-        ),
-        ("im intramuscular intramuscularly", "intramuscular"),
-        (
-            "sc sq subcutaneous subcutaneously subcutanea subcutaneo",
-            "subcutaneous",
-        ),
-        ("topical topically topica topico cutaneous", "topical"),
-        ("inhaled inalatoria inalado inhalational", "inhaled"),
-        ("sublingual sublingually sl", "sublingual"),
-        ("rectal rectally retal", "rectal"),
-        ("nasal intranasal intranasally", "nasal"),
-        ("ophthalmic ocular oftalmica oftalmico", "ophthalmic"),
-        ("transdermal transdermica", "transdermal"),
-        ("vaginal vaginally", "vaginal"),
-    ])
-});
-
-/// Returns whether a sentence holds a negation, a word such as `absent` or `unknown`, or the number
-/// 0 in digits.
-pub(super) fn denies(tokens: &[Token]) -> bool {
-    tokens.iter().any(|t| match t {
-        Token::Number(n) => *n == 0.0,
-        Token::Word(w) => is_one_of(
-            w,
-            "no not never without denies denied none nobody nothing neither nao nenhum \
-            nenhuma sem nega nunca ninguem nada t absent unknown",
-        ),
-        Token::Sign(_) => false,
-    })
-}
-
-/// Returns whether a token names a preparation for skin or eye, such as a cream.
-pub(super) fn is_preparation(token: &Token) -> bool {
-    const WORDS: &str = "cream ointment gel lotion shampoo solution creme pomada locao colirio";
-    token.as_word().is_some_and(|w| is_one_of(w, WORDS))
-}
-
-/// Returns whether a token may stand between a dose and the medicine after it.
-pub(super) fn is_link_or_form(token: &Token) -> bool {
-    token.as_word().is_some_and(|w| {
-        is_one_of(w, "of de do da the oral iv")
-            || unit_of_word(w).is_some_and(|(kind, _)| kind.is_count())
-    })
-}
-
-/// Returns whether a token may stand between a dose and a word before it that counts as a medicine
-/// only because of the dose. After other medicines, any token may.
-pub(super) fn is_filler(token: &Token) -> bool {
-    match token {
-        Token::Word(w) => is_one_of(
-            w,
-            "at a an the of is was dose dosage doses to in with on de do da na em uma um foi dosagem oral orally iv \
-            po total about approximately up as for s and",
-        ),
-        Token::Sign(s) => matches!(s, ':' | '(' | ',' | '-' | '=' | '"' | '\'' | '*' | '|'),
-        Token::Number(_) => false,
-    }
-}
-
-/// Returns whether a word before an amount is an ordinary word and thus not an unlisted medicine.
-pub(super) fn is_ordinary(word: &str) -> bool {
-    const WORDS: &str = "about added additional administered adjusted amount another approximately around aumentada \
-        aumentado average below bolus comprimidos continue continued continues cream current currently daily dosagem \
-        doses dosed either every exactly extra first followed full given gives gram increase increased infusion \
-        initial initially injection least level loading maintenance maximum medication medicine medicamento minimum \
-        mesma needs ointment patient paciente pediatric plus prescribed prescribe prescription quantity receive \
-        received receives receiving recebe recebeu reduced remains same second single solution start started \
-        starting strength strong syrup tablet tablets takes taking taper tapered target than their then third \
-        titrated tomar tomou total treatment twice under using usual weight weighing weighed which within capsules \
-        drops dosage toma usava usando";
-    is_one_of(word, WORDS)
-}
-
-/// Parses a unit at index `at`. Returns its kind, its size in the base unit of the kind, and how
-/// many tokens it has; `None` if there is no unit.
-fn unit_at(tokens: &[Token], at: usize) -> Option<(UnitKind, f64, usize)> {
-    if sign(tokens, at, '%') {
-        return Some((UnitKind::Percent, 1.0, 1));
-    }
-    match (word(tokens, at)?, word(tokens, at + 1)) {
-        ("micro", Some("g" | "gram" | "grams" | "grama" | "gramas")) => {
-            Some((UnitKind::Mass, 1e-3, 2))
-        }
-        ("international", Some("units" | "unit")) | ("unidades", Some("internacionais")) => {
-            Some((UnitKind::Activity, 1.0, 2))
-        }
-        ("per" | "por", Some("cent" | "cento")) => Some((UnitKind::Percent, 1.0, 2)),
-        (w, next) => {
-            let (kind, size) = unit_of_word(w)?;
-            let twice = kind == UnitKind::Activity && matches!(next, Some("units" | "unit"));
-            Some((kind, size, 1 + usize::from(twice)))
-        }
-    }
-}
-
-/// Parses a dose, or a number of pieces such as tablets, at the start of `tokens`. Returns it, the
-/// schedule in its unit (mg/day) if there is one, and how many tokens both have; `None` if there is
-/// no number with a unit.
-pub(in crate::verifier::medicine) fn parse_dose(
-    tokens: &[Token],
-) -> Option<(Dose, Option<Schedule>, usize)> {
-    let (first, mut at) = parse_number(tokens)?;
-    if let Some(halved) = parse_half_dose(tokens, first, at) {
-        return Some(halved);
-    }
-    let first_unit = unit_at(tokens, at);
-    at += first_unit.map_or(0, |(_, _, taken)| taken);
-    let (kind, amounts) = if let Some((joint, skip)) = parse_joint(tokens, at)
-        && let Some((second, taken)) = tokens.get(at + skip..).and_then(parse_number)
-        && let Some((kind, size, n)) = unit_at(tokens, at + skip + taken)
-        && first_unit.is_none_or(|(k, _, _)| k == kind)
-    {
-        at += skip + taken + n;
-        let first_size = first_unit.map_or(size, |(_, s, _)| s);
-        let amounts = match joint {
-            NumberJoint::Times => vec![first * second * size],
-            NumberJoint::Fraction if kind.is_count() && first < second => vec![first / second],
-            NumberJoint::Fraction | NumberJoint::Range => vec![first * first_size, second * size],
-        };
-        (kind, amounts)
+    let (mut found, kind) = amounts(tokens, first, at)?;
+    let schedule = found
+        .dose
+        .as_mut()
+        .and_then(|dose| denominators(tokens, &mut found.taken, dose));
+    found.schedule = schedule;
+    if kind.is_count() {
+        into_pieces(tokens, &mut found);
     } else {
-        let (kind, size, _) = first_unit?;
-        (kind, vec![first * size])
-    };
-    let mut dose = Dose {
-        kind,
-        amounts,
-        per: None,
-        is_strength: false,
-    };
-    let schedule = parse_denominators(tokens, &mut at, &mut dose);
-    dose.is_strength = !kind.is_count()
-        && word(tokens, at)
-            .and_then(unit_of_word)
-            .is_some_and(|(k, _)| k.is_count());
-    Some((dose, schedule, at))
+        strength(tokens, &mut found);
+    }
+    Some(found)
 }
 
-/// Parses a dose of a part of a piece: "half a tablet", "half of a 200 mg tablet". `value` is the
-/// number before, and `at` the index of the token after it. `None` if the number isn't below 1, no
-/// article or `of` follows it, or no word for a piece follows that within four tokens. Returns the
-/// same as [`parse_dose`], always without a schedule. The count ends before a strength such as
-/// "200 mg tablet", which is then parsed as a dose of its own.
-fn parse_half_dose(
-    tokens: &[Token],
-    value: f64,
-    at: usize,
-) -> Option<(Dose, Option<Schedule>, usize)> {
-    let skip = tokens[at..]
+/// Parses a number of pieces at once: "two at a time", "dois por vez".
+fn at_a_time(tokens: &[Token<'_>], number: f64, at: usize) -> Option<FoundDose> {
+    let taken = match (word(tokens, at), word(tokens, at + 1), word(tokens, at + 2)) {
+        ("at", "a", "time") | ("de", "cada", "vez") => 3,
+        ("at", "once", _) | ("por", "vez", _) | ("each", "time", _) => 2,
+        ("together", ..) => 1,
+        _ => return None,
+    };
+    Some(FoundDose {
+        pieces: Some(pieces(UnitKind::Tablet, number)),
+        taken: at + taken,
+        ..FoundDose::default()
+    })
+}
+
+/// Parses an article before a form as one: "a tablet".
+fn article(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
+    (tokens.first()?.is_word(&["a", "an"]) && form_at(tokens, 1).is_some()).then_some((1.0, 1))
+}
+
+/// Parses amounts and their unit, after the number `first`: "5-10 mg", "875/125 mg", "50 mg". The
+/// unit may follow the last amount alone.
+fn amounts(tokens: &[Token<'_>], first: f64, at: usize) -> Option<(FoundDose, UnitKind)> {
+    let mut taken = at;
+    let mut unit = unit_at(tokens, at);
+    taken += unit.map_or(0, |(_, _, n)| n);
+    let mut values = vec![(first, unit.map(|(_, size, _)| size))];
+    let mut joints = Vec::new();
+    while values.len() < AMOUNTS_MAX
+        && let Some((joint, skip)) = joint_at(tokens, taken)
+        && let Some((next, n)) = tokens.get(taken + skip..).and_then(parse_number)
+    {
+        let next_unit = unit_at(tokens, taken + skip + n);
+        let same_kind = match (unit, next_unit) {
+            (Some((a, ..)), Some((b, ..))) => a == b,
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        if !same_kind
+            || unit.is_none() && next_unit.is_none() && !leads_to_unit(tokens, taken + skip + n)
+        {
+            break;
+        }
+        taken += skip + n + next_unit.map_or(0, |(_, _, n)| n);
+        values.push((next, next_unit.map(|(_, size, _)| size)));
+        joints.push(joint);
+        unit = unit.or(next_unit);
+    }
+    // "50 and 5 mg": the first amount alone, with the unit of the second.
+    let borrowed = || borrowed_unit(tokens, at);
+    let (kind, size, _) = unit.or_else(borrowed)?;
+    let last_size = values
         .iter()
-        .take_while(|t| matches!(t.as_word(), Some("a" | "an" | "of" | "de" | "um" | "uma")))
-        .count();
-    if skip == 0 || value >= 1.0 {
+        .rev()
+        .find_map(|(_, size)| *size)
+        .unwrap_or(size);
+    let amounts: Vec<f64> = values
+        .iter()
+        .map(|(value, size)| value * size.unwrap_or(last_size))
+        .collect();
+    let relation = match joints.first() {
+        None => Amounts::Single,
+        Some(Joint::Range) if joints.len() == 1 => Amounts::Range,
+        Some(_) => Amounts::Parts,
+    };
+    let mut dose = Dose::single(kind, 0.0);
+    dose.amounts = amounts;
+    dose.relation = relation;
+    let found = FoundDose {
+        dose: Some(dose),
+        taken,
+        ..FoundDose::default()
+    };
+    Some((found, kind))
+}
+
+/// Returns whether another joint, or a unit, follows.
+fn leads_to_unit(tokens: &[Token<'_>], at: usize) -> bool {
+    unit_at(tokens, at).is_some()
+        || joint_at(tokens, at).is_some_and(|(_, skip)| {
+            tokens
+                .get(at + skip..)
+                .and_then(parse_number)
+                .is_some_and(|(_, n)| unit_at(tokens, at + skip + n).is_some())
+        })
+}
+
+/// Returns the unit of the next number in a list with `and`: that of 5 in "50 and 5 mg".
+fn borrowed_unit(tokens: &[Token<'_>], at: usize) -> Option<(UnitKind, f64, usize)> {
+    if !tokens.get(at)?.is_word(&["and", "e"]) {
         return None;
     }
-    let from = at + skip;
-    let ahead = tokens[from..].iter().take(4).enumerate();
-    let mut pieces = ahead
-        .filter_map(|(n, t)| Some((n, unit_of_word(t.as_word()?)?.0)))
-        .filter(|(_, kind)| kind.is_count());
-    let (n, kind) = pieces.next()?;
-    let dose = Dose {
-        kind,
-        amounts: vec![value],
-        per: None,
-        is_strength: false,
-    };
-    Some((dose, None, from + usize::from(n == 0)))
+    let (_, taken) = parse_number(tokens.get(at + 1..)?)?;
+    unit_at(tokens, at + 1 + taken).filter(|(kind, ..)| !kind.is_count())
 }
 
-enum NumberJoint {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joint {
     Range,
-    Fraction,
-    Times,
+    Part,
 }
 
 /// Parses the sign or word at index `at` that connects two numbers of one dose, as in "5-10 mg" or
-/// "2 x 5 mg". Returns the kind of connection and how many tokens it has; `None` if there is none.
-fn parse_joint(tokens: &[Token], at: usize) -> Option<(NumberJoint, usize)> {
-    match (tokens.get(at)?, word(tokens, at)) {
-        (Token::Sign('/'), _) => Some((NumberJoint::Fraction, 1)),
-        (Token::Sign('-' | '±' | '~'), _) | (_, Some("to" | "or" | "ou" | "a" | "ate")) => {
-            Some((NumberJoint::Range, 1))
+/// "875/125 mg". Returns the kind of connection and how many tokens it has; `None` if there is none.
+fn joint_at(tokens: &[Token<'_>], at: usize) -> Option<(Joint, usize)> {
+    let token = tokens.get(at)?;
+    match token.sign() {
+        Some('/') => Some((Joint::Part, 1)),
+        Some('+') if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => {
+            Some((Joint::Range, 3))
         }
-        (Token::Sign('+'), _) if sign(tokens, at + 1, '/') && sign(tokens, at + 2, '-') => {
-            Some((NumberJoint::Range, 3))
-        }
-        (_, Some("x")) => Some((NumberJoint::Times, 1)),
-        _ => None,
+        Some('+') => Some((Joint::Part, 1)),
+        Some('-' | '±' | '~') => Some((Joint::Range, 1)),
+        Some(_) => None,
+        None => token
+            .is_word(&["to", "or", "ou", "a", "ate"])
+            .then_some((Joint::Range, 1)),
     }
+}
+
+/// Turns a dose whose unit is a form into a number of pieces.
+fn into_pieces(tokens: &[Token<'_>], found: &mut FoundDose) {
+    let Some(dose) = found.dose.take() else {
+        return;
+    };
+    let mut numbers = dose.amounts;
+    if dose.relation == Amounts::Parts && numbers.len() == 2 && numbers[0] < numbers[1] {
+        numbers = vec![numbers[0] / numbers[1]];
+    }
+    // "dois comprimidos e meio"
+    if let Some((part, taken)) = tokens.get(found.taken..).and_then(parse_and_part)
+        && numbers.len() == 1
+        && form_at(tokens, found.taken + taken).is_none()
+    {
+        numbers[0] += part;
+        found.taken += taken;
+    }
+    found.pieces = Some(Pieces {
+        kind: dose.kind,
+        numbers,
+        may_be_total: is_total_after(tokens, found.taken),
+    });
+}
+
+/// Returns whether a dose after a number of pieces may be their total: "2 tablets (50 mg)", but not
+/// "2 tablets (50 mg each)".
+fn is_total_after(tokens: &[Token<'_>], at: usize) -> bool {
+    let opens = sign(tokens, at, '(') || sign(tokens, at, '=');
+    let mut inside = tokens
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .take(TOTAL_TOKENS_MAX);
+    opens && !inside.any(|t| t.is(flags::EACH) || t.is_word(&["apiece", "per", "por"]))
+}
+
+/// Parses what follows a dose that is the strength of one piece: "tablets", "tablets x 2".
+fn strength(tokens: &[Token<'_>], found: &mut FoundDose) {
+    let Some(dose) = found.dose.as_mut() else {
+        return;
+    };
+    let form = form_at(tokens, found.taken);
+    if let Some(kind) = form {
+        dose.is_strength = true;
+        // "50 mg tablets" is one phrase, but "50 mg, 2 tablets" are two.
+        found.taken += 1;
+        if let Some((n, taken)) = multiplier(tokens, found.taken) {
+            found.pieces = Some(pieces(kind, n));
+            found.taken += taken;
+        } else if let Some(n) = cut_after(&tokens[found.taken..]) {
+            found.pieces = Some(pieces(kind, n));
+        }
+    } else if let Some((n, taken)) = multiplier(tokens, found.taken) {
+        let kind = form_at(tokens, found.taken + taken);
+        found.pieces = Some(pieces(kind.unwrap_or(UnitKind::Tablet), n));
+        found.taken += taken + usize::from(kind.is_some());
+    } else if let Some(n) = cut_after(&tokens[found.taken..]) {
+        found.pieces = Some(pieces(UnitKind::Tablet, n));
+    }
+}
+
+/// Returns the part of a piece that is left if the words after it state that it is cut: "cut in
+/// half".
+fn cut_after(rest: &[Token<'_>]) -> Option<f64> {
+    const CUTS: [(&str, &str); 5] = [
+        ("in", "half"),
+        ("in", "two"),
+        ("into", "halves"),
+        ("ao", "meio"),
+        ("pela", "metade"),
+    ];
+    let near = &rest[..rest.len().min(TOTAL_TOKENS_MAX)];
+    let is_cut = near.windows(2).any(|pair| {
+        CUTS.iter()
+            .any(|(a, b)| pair[0].is_word(&[*a]) && pair[1].is_word(&[*b]))
+    });
+    is_cut.then_some(0.5)
+}
+
+fn pieces(kind: UnitKind, number: f64) -> Pieces {
+    Pieces {
+        kind,
+        numbers: vec![number],
+        may_be_total: false,
+    }
+}
+
+/// Parses a number of pieces after a strength: "x 2". A number of times a day or of days isn't one.
+fn multiplier(tokens: &[Token<'_>], at: usize) -> Option<(f64, usize)> {
+    if !tokens.get(at)?.is_word(&["x"]) && !sign(tokens, at, '*') {
+        return None;
+    }
+    let (n, taken) = parse_number(tokens.get(at + 1..)?)?;
+    let after = at + 1 + taken;
+    let is_time = sign(tokens, after, '/')
+        || tokens.get(after).is_some_and(|t| {
+            let info = t.info();
+            info.period.is_some()
+                || info.schedule.is_some()
+                || t.is_word(&["a", "ao", "per", "por", "times", "vezes", "x", "na"])
+        });
+    (!is_time).then_some((n, 1 + taken))
+}
+
+/// Words between a part and the piece that it is of: "half of each tablet".
+const BEFORE_PIECE: &[&str] = &[
+    "a", "an", "of", "de", "um", "uma", "the", "do", "da", "one", "each", "cada", "his", "her",
+    "their", "this", "that",
+];
+
+/// Parses a part of a piece: "half a tablet", "half of a 200 mg tablet", "half of 50 mg". `value` is
+/// the number before, and `at` the index of the token after it. `None` if the number isn't below 1,
+/// or no word for a piece follows within [`HALF_TOKENS_MAX`] tokens, nor `of` and a dose. The phrase
+/// ends before a strength such as "200 mg tablet", which is then a dose of its own.
+fn part_of_piece(tokens: &[Token<'_>], value: f64, at: usize) -> Option<FoundDose> {
+    if value >= 1.0 {
+        return None;
+    }
+    let skip = tokens[at..]
+        .iter()
+        .take(HALF_TOKENS_MAX)
+        .take_while(|t| t.is_word(BEFORE_PIECE))
+        .count();
+    let from = at + skip;
+    let part = |kind: UnitKind, taken: usize| {
+        Some(FoundDose {
+            pieces: Some(pieces(kind, value)),
+            taken,
+            ..FoundDose::default()
+        })
+    };
+    let ahead = tokens[from..].iter().take(HALF_TOKENS_MAX + 1).enumerate();
+    let mut forms = ahead.filter_map(|(n, t)| Some((n, t.info().unit?.0)));
+    match forms.find(|(_, kind)| kind.is_count()) {
+        Some((n, kind)) if skip > 0 || n == 0 || tokens[from].number().is_some() => {
+            part(kind, from + usize::from(n == 0))
+        }
+        _ => {
+            let is_of = tokens[at..from].iter().any(|t| t.is(flags::OF));
+            let amount = tokens.get(from..).and_then(parse_number).filter(|_| is_of);
+            let (_, taken) = amount?;
+            unit_at(tokens, from + taken)?;
+            part(UnitKind::Tablet, from)
+        }
+    }
+}
+
+/// Parses a dose relative to another one: "half the recorded dose", "double dose", "o dobro da
+/// dose". It is read as pieces of a dose.
+fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
+    const FACTORS: [(&str, f64); 9] = [
+        ("half", 0.5),
+        ("metade", 0.5),
+        ("quarter", 0.25),
+        ("third", 1.0 / 3.0),
+        ("double", 2.0),
+        ("twice", 2.0),
+        ("dobro", 2.0),
+        ("triple", 3.0),
+        ("triplo", 3.0),
+    ];
+    let first = tokens.first()?.word()?;
+    // "takes only half", "half once daily"
+    let is_alone = matches!(first, "half" | "metade")
+        && tokens.get(1).is_none_or(|t| {
+            t.is_sign(',') || t.is_sign(')') || parse_schedule(&tokens[1..]).is_some()
+        });
+    if is_alone {
+        return Some(FoundDose {
+            pieces: Some(pieces(UnitKind::Tablet, 0.5)),
+            taken: 1,
+            ..FoundDose::default()
+        });
+    }
+    let (_, factor) = FACTORS.iter().find(|(word, _)| *word == first)?;
+    let is_link =
+        |t: &&Token<'_>| t.is_word(BEFORE_PIECE) || t.is_sign('-') || t.is_word(RELATED_DOSES);
+    let skip = tokens[1..]
+        .iter()
+        .take(HALF_TOKENS_MAX)
+        .take_while(is_link)
+        .count();
+    let is_dose = tokens.get(1 + skip).is_some_and(|t| {
+        t.is_word(&[
+            "it",
+            "them",
+            "dose",
+            "dosage",
+            "amount",
+            "dosagem",
+            "quantity",
+            "quantidade",
+        ])
+    });
+    is_dose.then(|| FoundDose {
+        pieces: Some(pieces(UnitKind::Tablet, *factor)),
+        taken: 2 + skip,
+        ..FoundDose::default()
+    })
+}
+
+/// Words that tell to which dose another one is relative.
+const RELATED_DOSES: &[&str] = &[
+    "recorded",
+    "usual",
+    "prescribed",
+    "normal",
+    "current",
+    "previous",
+    "original",
+    "registrada",
+    "habitual",
+    "prescrita",
+    "atual",
+    "anterior",
+    "standard",
+    "listed",
+    "daily",
+];
+
+/// Parses pieces of a stated strength: "two 25 mg tablets", "2 x 25 mg". `number` is the number
+/// before, and `at` the index of the token after it.
+fn pieces_of_strength(tokens: &[Token<'_>], number: f64, at: usize) -> Option<FoundDose> {
+    let is_times = word(tokens, at) == "x" || sign(tokens, at, '*');
+    let from = at + usize::from(is_times);
+    let links = tokens
+        .get(from..)?
+        .iter()
+        .take(2)
+        .take_while(|t| t.is_word(&["of", "the", "de", "dos", "das"]))
+        .count();
+    let strength_at = from + links;
+    let (amount, taken) = parse_number(tokens.get(strength_at..)?)?;
+    let (found, kind) = amounts(&tokens[strength_at..], amount, taken)?;
+    if kind.is_count() || number > 20.0 {
+        return None;
+    }
+    let mut end = strength_at + found.taken;
+    let mut dose = found.dose?;
+    let schedule = denominators(tokens, &mut end, &mut dose);
+    let form = form_at(tokens, end);
+    if !is_times && form.is_none() {
+        return None;
+    }
+    dose.is_strength = true;
+    Some(FoundDose {
+        dose: Some(dose),
+        pieces: Some(pieces(form.unwrap_or(UnitKind::Tablet), number)),
+        schedule,
+        taken: end + usize::from(form.is_some()),
+    })
 }
 
 /// Parses the denominators that follow a unit: "/kg/day", "per m2", "a day". Sets the dose's
 /// reference quantity, converts amounts such as "/5 mL" to 1 mL, and moves `at` behind the last
 /// denominator. Those such as "/dose" or "per tablet" have no other effect. Returns the schedule if
 /// there is one.
-fn parse_denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Schedule> {
+pub(super) fn denominators(
+    tokens: &[Token<'_>],
+    at: &mut usize,
+    dose: &mut Dose,
+) -> Option<Schedule> {
     let mut schedule = None;
     loop {
         let article = match word(tokens, *at) {
-            None if sign(tokens, *at, '/') => false,
-            Some("per" | "por") => false,
-            Some("a" | "ao" | "each" | "an") => true,
+            "" if sign(tokens, *at, '/') => false,
+            "per" | "por" => false,
+            "a" | "ao" | "each" | "an" | "cada" | "every" => true,
             _ => return schedule,
         };
-        let counted = match tokens.get(*at + 1) {
-            Some(Token::Number(n)) if *n > 0.0 => Some(*n),
-            _ => None,
-        };
+        let counted = tokens
+            .get(*at + 1)
+            .and_then(Token::number)
+            .filter(|n| *n > 0.0);
         let name_at = *at + 1 + usize::from(counted.is_some());
-        let Some(name) = word(tokens, name_at) else {
-            return schedule;
+        let name = word(tokens, name_at);
+        let info = match tokens.get(name_at) {
+            Some(token) if !name.is_empty() => token.info(),
+            _ => return schedule,
         };
-        let squared = matches!(tokens.get(name_at + 1), Some(Token::Number(n)) if *n == 2.0);
+        let squared = name == "m" && tokens.get(name_at + 1).and_then(Token::number) == Some(2.0);
+        let is_interval = article && matches!(word(tokens, *at), "each" | "cada" | "every");
         let mut taken = 1;
-        let period = period_per_day(name);
         match name {
-            _ if period.is_some() => {
-                schedule = period.map(|p| Schedule::total(p / counted.unwrap_or(1.0)))
+            // "50 mg every 8 hours" is a dose and its schedule.
+            _ if is_interval => return schedule,
+            _ if info.period.is_some() && !(article && counted.is_some()) => {
+                let per_day = info.period.unwrap_or_default() / counted.unwrap_or(1.0);
+                if per_day <= 1.0 {
+                    schedule = Some(Schedule::total(per_day));
+                } else if dose.kind == UnitKind::Volume && per_day > 24.0 {
+                    dose.per = Some(DosePer::Laboratory);
+                } else {
+                    dose.per = Some(DosePer::Hour);
+                    let factor = per_day / 24.0;
+                    dose.amounts.iter_mut().for_each(|a| *a *= factor);
+                }
             }
             _ if article => return schedule,
-            "kg" | "kilo" | "quilo" | "kilogram" => dose.per = Some(DosePer::Weight),
+            "kg" | "kilo" | "quilo" | "kilogram" | "kilograms" => dose.per = Some(DosePer::Weight),
             "m" if squared => {
                 dose.per = Some(DosePer::Surface);
                 taken = 2;
             }
-            "ml" | "millilitre" | "milliliter" => {
-                dose.per = Some(DosePer::Millilitre);
-                let volume = counted.unwrap_or(1.0);
+            "l" | "litres" | "dl" | "litre" | "liter" | "litro" | "mm" | "mmol" | "decilitre"
+            | "deciliter" | "hg" => {
+                dose.per = Some(DosePer::Laboratory);
+            }
+            _ if info.unit.is_some_and(|(kind, _)| kind == UnitKind::Volume) => {
+                let is_laboratory = dose.kind == UnitKind::Mass
+                    && tokens[..*at]
+                        .iter()
+                        .any(|t| t.is_word(&["ng", "pg", "nanograms", "nanogramas", "picograms"]));
+                dose.per = Some(if is_laboratory {
+                    DosePer::Laboratory
+                } else {
+                    DosePer::Millilitre
+                });
+                let volume = counted.unwrap_or(1.0) * info.unit.map_or(1.0, |(_, size)| size);
                 dose.amounts.iter_mut().for_each(|a| *a /= volume);
             }
-            "l" | "dl" | "litre" | "liter" | "mm" | "mmol" => dose.per = Some(DosePer::LabVolume),
-            "dose" | "doses" | "day1" => {}
-            _ if unit_of_word(name).is_some_and(|(k, _)| k.is_count()) => {}
+            _ if info.unit.is_some_and(|(kind, _)| kind == UnitKind::Mass) => {
+                dose.per = Some(DosePer::Laboratory);
+            }
+            "dose" | "doses" | "actuation" | "application" | "injection" | "tomada" => {}
+            _ if info.unit.is_some_and(|(kind, _)| kind.is_count()) => {}
             _ => return schedule,
         }
         *at = name_at + taken;
     }
 }
 
-/// Frequency of a dose.
-#[derive(Clone, Copy)]
-pub(in crate::verifier::medicine) struct Schedule {
-    /// Number of times a day; below 1 for every other day, weekly and so on.
-    pub per_day: f64,
-    /// Whether the dose is the total of a day or other period ("1 g a day", "1 g daily"), however
-    /// it is divided.
-    pub total: bool,
-    part_of_day: bool,
-}
-
-impl Schedule {
-    fn times(per_day: f64) -> Self {
-        Self {
-            per_day,
-            total: false,
-            part_of_day: false,
+/// Parses a number without a unit as a dose: the number after a medicine or a word such as `dose`.
+/// It must end the sentence, or a sign or schedule must follow. A year isn't a dose.
+pub(super) fn parse_bare_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
+    let (value, taken) = parse_number(tokens)?;
+    let is_year = (1900.0..2100.0).contains(&value) && tokens[0].text.len() == 4;
+    let rest = &tokens[taken..];
+    let ends = match rest.first() {
+        None => true,
+        Some(next) => {
+            matches!(next.sign(), Some(',' | ')' | '|' | '"' | '}' | ']' | '<'))
+                || parse_schedule(rest).is_some()
+                || is_fragment(next)
         }
-    }
-
-    fn total(per_day: f64) -> Self {
-        Self {
-            per_day,
-            total: true,
-            part_of_day: false,
-        }
-    }
-
-    fn part_of_day() -> Self {
-        Self {
-            per_day: 1.0,
-            total: false,
-            part_of_day: true,
-        }
-    }
-
-    /// Combines two schedules of one dose. Two parts of a day, such as mornings and evenings, are
-    /// added. Otherwise the schedule that isn't a part of a day is kept: `self` if neither is one.
-    pub fn combine(self, other: Self) -> Self {
-        match (self.part_of_day, other.part_of_day) {
-            (true, true) => Self {
-                per_day: self.per_day + other.per_day,
-                ..self
-            },
-            (true, false) => other,
-            _ => self,
-        }
-    }
-}
-
-/// Parses a schedule at the start of `tokens`. Returns the schedule and how many tokens it has;
-/// `None` if there is none.
-pub(in crate::verifier::medicine) fn parse_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
-    if let Some(found) = word(tokens, 0).and_then(|word| SINGLE_WORD_SCHEDULES.get(word)) {
-        return Some((*found, 1));
-    }
-    let times = |n: f64, from: usize| {
-        let skip = usize::from(
-            sign(tokens, from, '/')
-                || sign(tokens, from, '-')
-                || word(tokens, from)
-                    .is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
-        );
-        let period = word(tokens, from + skip)?;
-        let per_day =
-            period_per_day(period).or_else(|| Some(SINGLE_WORD_SCHEDULES.get(period)?.per_day))?;
-        Some((Schedule::times(n * per_day), from + skip + 1))
     };
-    match (word(tokens, 0).unwrap_or_default(), word(tokens, 1)) {
-        ("once", _) => times(1.0, 1),
-        ("twice", _) => times(2.0, 1),
-        ("thrice", _) => times(3.0, 1),
-        ("every" | "each" | "cada" | "q" | "todo" | "todos" | "todas", _) => {
-            interval_schedule(tokens)
-        }
-        ("a", Some("cada")) => interval_schedule(&tokens[1..]).map(|(s, n)| (s, n + 1)),
-        ("alternate", Some("days")) | ("dias", Some("alternados")) => {
-            Some((Schedule::times(0.5), 2))
-        }
-        ("at", Some("night" | "bedtime" | "noon"))
-        | ("before", Some("bed"))
-        | ("ao", Some("deitar" | "dormir"))
-        | ("pela" | "de" | "a", Some("manha" | "noite" | "tarde")) => {
-            Some((Schedule::part_of_day(), 2))
-        }
-        ("in", Some("the"))
-            if matches!(word(tokens, 2), Some("morning" | "evening" | "afternoon")) =>
-        {
-            Some((Schedule::part_of_day(), 3))
-        }
-        ("de", _) => interval_schedule(tokens),
-        ("per" | "a" | "por" | "ao", Some(period)) => {
-            period_per_day(period).map(|p| (Schedule::total(p), 2))
-        }
-        _ => match tokens {
-            // "8/8h"
-            [
-                Token::Number(n),
-                Token::Sign('/'),
-                Token::Number(same),
-                Token::Word(period),
-                ..,
-            ] if n == same => period_per_day(period).map(|p| (Schedule::times(p / n), 4)),
-            _ => {
-                let (n, at) = parse_number(tokens)?;
-                is_one_of(word(tokens, at)?, "times time vezes vez x doses tomadas")
-                    .then(|| times(n, at + 1))?
-            }
-        },
+    if is_year || !ends || value <= 0.0 {
+        return None;
     }
+    Some(FoundDose {
+        dose: Some(Dose::single(UnitKind::Bare, value)),
+        taken,
+        ..FoundDose::default()
+    })
 }
 
-/// Parses a schedule given as an interval: "every 8 hours", "every other day", "de 8 em 8 horas",
-/// "q 8 h". The first token must be the word that introduces it; only `de` is told apart. Returns
-/// the same as [`parse_schedule`].
-fn interval_schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
-    let portuguese_pair = word(tokens, 0) == Some("de");
-    let mut at = 1;
-    let mut n = 1.0;
-    match word(tokens, at) {
-        Some("other" | "second") => (n, at) = (2.0, 2),
-        next => {
-            at += usize::from(matches!(next, Some("os" | "as")));
-            let counted = parse_number(&tokens[at..]);
-            if let Some((count, taken)) = counted {
-                (n, at) = (count, at + taken);
-            }
-            if portuguese_pair {
-                counted.filter(|_| word(tokens, at) == Some("em"))?;
-                at += 1 + parse_number(&tokens[at + 1..])?.1;
-            }
-        }
-    }
-    let period = period_per_day(word(tokens, at)?).filter(|_| n > 0.0)?;
-    Some((Schedule::times(period / n), at + 1))
+/// Returns whether a token may be a fragment of a unit: one to three letters without a meaning.
+fn is_fragment(token: &Token<'_>) -> bool {
+    let info = token.info();
+    token.word().is_some_and(|word| word.len() <= 3)
+        && info.flags == 0
+        && info.times == 0
+        && info.route.is_none()
+        && !info.is_quantity()
 }
 
-static SINGLE_WORD_SCHEDULES: WordTable<Schedule> = LazyLock::new(|| {
-    word_table(&[
-        (
-            "daily diario diaria diarios diarias diariamente",
-            Schedule::total(1.0),
-        ),
-        ("qd od qday qam qpm", Schedule::times(1.0)),
-        ("nightly qhs hs nocte mane", Schedule::part_of_day()),
-        ("bid bd", Schedule::times(2.0)),
-        ("tid tds", Schedule::times(3.0)),
-        ("qid qds", Schedule::times(4.0)),
-        ("qod", Schedule::times(0.5)),
-        (
-            "weekly semanal semanais semanalmente qw",
-            Schedule::times(1.0 / 7.0),
-        ),
-        ("monthly mensal mensalmente", Schedule::times(1.0 / 30.0)),
-        ("hourly", Schedule::times(24.0)),
-    ])
-});
+/// Returns how the real amount relates to the one at index `at`, by the words or sign before it.
+pub(super) fn bound_before(tokens: &[Token<'_>], at: usize) -> Bound {
+    let before = |n: usize| at.checked_sub(n).and_then(|at| tokens.get(at));
+    let last = before(1);
+    // A tag such as `<dose>` isn't a comparison.
+    let is_tag = last.is_some_and(|t| t.is_glued) && before(2).is_some_and(|t| t.word().is_some());
+    if last.is_some_and(|t| t.is_sign('>')) && !is_tag {
+        return Bound::Above;
+    }
+    if last.is_some_and(|t| t.is_sign('<')) {
+        return Bound::Below;
+    }
+    if last.is_some_and(|t| t.is_word(&["than", "de", "que"])) {
+        return match before(2) {
+            Some(t) if t.is_word(&["more", "greater", "higher", "mais", "maior", "acima"]) => {
+                Bound::Above
+            }
+            Some(t) if t.is_word(&["less", "lower", "fewer", "menos", "menor", "abaixo"]) => {
+                Bound::Below
+            }
+            _ => Bound::Exact,
+        };
+    }
+    match last {
+        Some(t) if t.is(flags::ABOVE) => Bound::Above,
+        Some(t) if t.is(flags::BELOW) => Bound::Below,
+        _ => Bound::Exact,
+    }
+}
 
 #[cfg(test)]
 mod tests {
-    use crate::verifier::fold;
-
-    use super::super::token::sentences;
     use super::*;
+    use crate::verifier::fold;
+    use crate::verifier::medicine::token::{Text, join_dotted};
 
-    fn tokens(text: &str) -> Vec<Token> {
-        sentences(&fold(text)).concat()
+    fn parse(text: &str) -> Option<FoundDose> {
+        let folded = fold(text);
+        let joined = join_dotted(&folded);
+        parse_dose(&Text::read(&joined).tokens)
     }
 
     /// Goal: all spellings of an amount are equal. Method: a table of doses in base units.
@@ -488,65 +600,94 @@ mod tests {
     fn doses() {
         for (text, kind, amounts) in [
             ("200 mg", UnitKind::Mass, vec![200.0]),
+            ("200-mg", UnitKind::Mass, vec![200.0]),
+            ("500 m g", UnitKind::Mass, vec![500.0]),
             ("0.2 g", UnitKind::Mass, vec![200.0]),
             ("1,500 mg", UnitKind::Mass, vec![1500.0]),
             ("50 µg", UnitKind::Mass, vec![0.05]),
-            ("50 micro g", UnitKind::Mass, vec![0.05]),
             ("200-400 mg", UnitKind::Mass, vec![200.0, 400.0]),
             ("200 mg to 400 mg", UnitKind::Mass, vec![200.0, 400.0]),
             ("875/125 mg", UnitKind::Mass, vec![875.0, 125.0]),
-            ("half a tablet", UnitKind::Tablet, vec![0.5]),
-            ("½ tablet", UnitKind::Tablet, vec![0.5]),
-            ("2½ tablets", UnitKind::Tablet, vec![2.5]),
-            ("meio comprimido", UnitKind::Tablet, vec![0.5]),
-            ("half of a 200 mg tablet", UnitKind::Tablet, vec![0.5]),
+            ("875 mg + 125 mg", UnitKind::Mass, vec![875.0, 125.0]),
+            ("160/25/10 mg", UnitKind::Mass, vec![160.0, 25.0, 10.0]),
             ("two hundred milligrams", UnitKind::Mass, vec![200.0]),
             ("5000 UI", UnitKind::Activity, vec![5000.0]),
             ("1.2 million units", UnitKind::Activity, vec![1.2e6]),
-            ("2 x 500 mg", UnitKind::Mass, vec![1000.0]),
             ("250 mg/5 mL", UnitKind::Mass, vec![50.0]),
             ("10 ± 2 mg", UnitKind::Mass, vec![10.0, 2.0]),
             ("10 +/- 2 mg", UnitKind::Mass, vec![10.0, 2.0]),
             ("5 mg +/", UnitKind::Mass, vec![5.0]),
+            ("50 and 5 mg", UnitKind::Mass, vec![50.0]),
         ] {
-            let found = parse_dose(&tokens(text)).map(|(d, _, _)| (d.kind, d.amounts));
+            let found = parse(text)
+                .and_then(|f| f.dose)
+                .map(|d| (d.kind, d.amounts));
             assert_eq!(found, Some((kind, amounts)), "{text}");
+        }
+    }
+
+    /// Goal: numbers of pieces are told from strengths. Method: a table of numbers and strengths.
+    #[test]
+    fn counted_pieces() {
+        for (text, number, strength) in [
+            ("half a tablet", 0.5, None),
+            ("a tablet", 1.0, None),
+            ("½ tablet", 0.5, None),
+            ("2½ tablets", 2.5, None),
+            ("meio comprimido", 0.5, None),
+            ("dois comprimidos e meio", 2.5, None),
+            ("half of a 200 mg tablet", 0.5, None),
+            ("two 50 mg tablets", 2.0, Some(50.0)),
+            ("couple of 50 mg tablets", 2.0, Some(50.0)),
+            ("two of the 50 mg tablets", 2.0, Some(50.0)),
+            ("half the recorded dose", 0.5, None),
+            ("half of it", 0.5, None),
+            ("two at a time", 2.0, None),
+            ("quarter of a tablet", 0.25, None),
+            ("double dose", 2.0, None),
+            ("half of 50 mg", 0.5, None),
+            ("half of each tablet", 0.5, None),
+            ("two 50-mg tablets", 2.0, Some(50.0)),
+            ("2 x 500 mg", 2.0, Some(500.0)),
+            ("2 500 mg tablets", 2.0, Some(500.0)),
+            ("25 mg tablets x 2", 2.0, Some(25.0)),
+        ] {
+            let found = parse(text).unwrap_or_default();
+            let dose = found.dose.map(|d| d.amounts[0]);
+            assert_eq!(
+                (found.pieces.map(|p| p.numbers[0]), dose),
+                (Some(number), strength),
+                "{text}"
+            );
+        }
+        for text in ["50 mg x 2/day", "50 mg x 7 days", "50 mg"] {
+            assert!(parse(text).is_some_and(|f| f.pieces.is_none()), "{text}");
+        }
+    }
+
+    /// Goal: laboratory values are no doses. Method: a table of reference quantities.
+    #[test]
+    fn reference_quantities() {
+        for (text, per) in [
+            ("98 mg/dL", DosePer::Laboratory),
+            ("4.1 mmol/L", DosePer::Laboratory),
+            ("30 mg/g", DosePer::Laboratory),
+            ("0.9 ng/mL", DosePer::Laboratory),
+            ("60 mL/min", DosePer::Laboratory),
+            ("25 mcg/h", DosePer::Hour),
+            ("5 mg/kg", DosePer::Weight),
+            ("75 mg/m²", DosePer::Surface),
+        ] {
+            let found = parse(text).and_then(|f| f.dose).and_then(|d| d.per);
+            assert_eq!(found, Some(per), "{text}");
         }
     }
 
     /// Goal: an incomplete dose at the end of a text is no dose. Method: ends.
     #[test]
     fn unfinished() {
-        for text in ["2+/", "5 +/", "2+", "3 x", "200-"] {
-            assert!(parse_dose(&tokens(text)).is_none(), "{text}");
-        }
-    }
-
-    /// Goal: schedules compare as times a day. Method: a table in both languages.
-    #[test]
-    fn schedules() {
-        for (text, per_day) in [
-            ("once daily", 1.0),
-            ("twice a day", 2.0),
-            ("b.i.d.", 2.0),
-            ("three times a day", 3.0),
-            ("3x/day", 3.0),
-            ("every 8 hours", 3.0),
-            ("q8h", 3.0),
-            ("8/8h", 3.0),
-            ("de 8 em 8 horas", 3.0),
-            ("a cada 12 horas", 2.0),
-            ("uma vez ao dia", 1.0),
-            ("duas vezes por dia", 2.0),
-            ("every other day", 0.5),
-            ("once weekly", 1.0 / 7.0),
-            ("at bedtime", 1.0),
-        ] {
-            let found = parse_schedule(&sentences(&fold(text)).concat()).map(|(s, _)| s.per_day);
-            assert!(
-                found.is_some_and(|f| (f - per_day).abs() < 1e-9),
-                "{text}: {found:?}"
-            );
+        for text in ["2+/", "5 +/", "2+", "3 x", "200-", "half of", "a"] {
+            assert!(parse(text).is_none(), "{text}");
         }
     }
 }

@@ -1,135 +1,373 @@
 //! Tokenizer: splits a folded text into sentences of words, numbers and signs.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::ops::Range;
 
-use callboard_message::text::{WordTable, is_one_of, word_table, words};
-use regex::Regex;
+use super::words::{WordInfo, flags, word_info};
 
-/// Token of a sentence about medicines.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
-    /// Word that consists of letters only.
-    Word(String),
-    /// Number that was written in digits.
+/// Maximum number of digits of the number of a line in a list.
+const LINE_NUMBER_DIGITS_MAX: usize = 2;
+/// Maximum number of tokens of a line that consists of a unit.
+const UNIT_TOKENS_MAX: usize = 8;
+
+/// Token of a text about medicines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Token<'t> {
+    /// Text of the token, in folded form.
+    pub text: &'t str,
+    /// Whether neither white space nor the start of the text precedes it.
+    pub is_glued: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Word of letters only, with its meanings.
+    Word(Option<&'static WordInfo>),
+    /// Number in digits.
     Number(f64),
     /// Any other character, except white space and the end of a sentence.
     Sign(char),
 }
 
-impl Token {
-    pub fn as_word(&self) -> Option<&str> {
-        match self {
-            Self::Word(w) => Some(w),
+const NO_MEANING: &WordInfo = &WordInfo {
+    number: None,
+    unit: None,
+    period: None,
+    schedule: None,
+    times: 0,
+    route: None,
+    flags: 0,
+};
+
+impl<'t> Token<'t> {
+    pub fn word(&self) -> Option<&'t str> {
+        matches!(self.kind, Kind::Word(_)).then_some(self.text)
+    }
+
+    pub fn is_word(&self, list: &[&str]) -> bool {
+        matches!(self.kind, Kind::Word(_)) && list.contains(&self.text)
+    }
+
+    pub fn number(&self) -> Option<f64> {
+        match self.kind {
+            Kind::Number(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn sign(&self) -> Option<char> {
+        match self.kind {
+            Kind::Sign(sign) => Some(sign),
             _ => None,
         }
     }
 
     pub fn is_sign(&self, sign: char) -> bool {
-        matches!(self, Self::Sign(s) if *s == sign)
+        matches!(self.kind, Kind::Sign(s) if s == sign)
     }
-}
 
-/// Splits a text in folded form into sentences of tokens. A sentence ends at a line break, at a
-/// semicolon, or at `.`, `!` or `?` before white space or the end. A dotted abbreviation such as
-/// `b.i.d.` is one word, and its full stops end no sentence. Empty sentences are left out. The
-/// language of the whole text decides how ambiguous numbers such as `1.500` are read.
-pub(super) fn sentences(folded: &str) -> Vec<Vec<Token>> {
-    let joined = join_dotted(folded);
-    let decimal_comma = reads_portuguese(&joined);
-    let mut sentences = vec![Vec::new()];
-    let chars: Vec<char> = joined.chars().collect();
-    let mut i = 0;
-    while i < chars.len() {
-        let c = chars[i];
-        let next_is_digit = chars.get(i + 1).is_some_and(char::is_ascii_digit);
-        let start = i;
-        i += 1;
-        match c {
-            c if c.is_ascii_digit()
-                || (c == '.' && next_is_digit && !starts_after_word(&chars, start)) =>
-            {
-                while i < chars.len() && continues_number(&chars, i) {
-                    i += 1;
-                }
-                let digits: String = chars[start..i].iter().collect();
-                push_token(
-                    &mut sentences,
-                    parse_digits(&digits, decimal_comma).map(Token::Number),
-                );
-            }
-            c if c.is_alphabetic() => {
-                while i < chars.len() && chars[i].is_alphabetic() {
-                    i += 1;
-                }
-                push_token(
-                    &mut sentences,
-                    Some(Token::Word(chars[start..i].iter().collect())),
-                );
-            }
-            '\n' | ';' => sentences.push(Vec::new()),
-            '.' | '!' | '?' if chars.get(i).is_none_or(|n| n.is_whitespace()) => {
-                sentences.push(Vec::new())
-            }
-            c if c.is_whitespace() => {}
-            c => push_token(&mut sentences, Some(Token::Sign(c))),
+    /// Returns the meanings of a word; none for other tokens.
+    pub fn info(&self) -> &'static WordInfo {
+        match self.kind {
+            Kind::Word(Some(info)) => info,
+            _ => NO_MEANING,
         }
     }
-    sentences.retain(|s| !s.is_empty());
-    sentences
-}
 
-fn push_token(sentences: &mut [Vec<Token>], token: Option<Token>) {
-    if let (Some(sentence), Some(token)) = (sentences.last_mut(), token) {
-        sentence.push(token);
+    pub fn is(&self, flags: u32) -> bool {
+        self.info().is(flags)
     }
 }
 
-fn starts_after_word(chars: &[char], at: usize) -> bool {
-    at > 0 && chars[at - 1].is_alphanumeric()
+/// Sentence, as a range of tokens.
+#[derive(Debug, Clone)]
+pub(super) struct Sentence {
+    pub tokens: Range<usize>,
+    /// Whether it begins a line.
+    pub begins_line: bool,
 }
 
-fn continues_number(chars: &[char], at: usize) -> bool {
-    let c = chars[at];
-    c.is_ascii_digit()
-        || (matches!(c, '.' | ',') && chars.get(at + 1).is_some_and(char::is_ascii_digit))
+/// Text in tokens.
+///
+/// A sentence ends at a line break, at a semicolon, or at `.`, `!` or `?` before white space or the
+/// end. A dotted abbreviation such as `b.i.d.` is one word, and its full stops end no sentence. A
+/// line that ends with a number continues with a unit on the next line.
+pub(super) struct Text<'t> {
+    pub tokens: Vec<Token<'t>>,
+    pub sentences: Vec<Sentence>,
+    /// Words that only Portuguese has, less those that only English has.
+    pub portuguese: i32,
 }
 
-/// Removes the full stops of dotted abbreviations of two or three letters, also with spaces between
-/// them, so that `b.i.d.` is one word. The last full stop of one thus ends no sentence.
-fn join_dotted(folded: &str) -> String {
-    static DOTTED: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?-u:\b)([a-z])\.\s?([a-z])\.(?:\s?([a-z])\.)?").ok());
-    match &*DOTTED {
-        Some(dotted) => dotted.replace_all(folded, "$1$2$3 ").into_owned(),
-        None => folded.to_owned(),
+impl<'t> Text<'t> {
+    /// Splits a text in folded form, without dots of abbreviations ([`join_dotted`]). Ambiguous
+    /// numbers such as `1.500` are read as in English until [`Self::set_decimal_comma`].
+    pub fn read(folded: &'t str) -> Self {
+        let mut reader = Reader {
+            source: folded,
+            at: 0,
+            text: Text {
+                tokens: Vec::with_capacity(folded.len() / 4),
+                sentences: Vec::new(),
+                portuguese: 0,
+            },
+            start: 0,
+            begins_line: true,
+        };
+        reader.run();
+        let mut text = reader.text;
+        text.join_units();
+        text
+    }
+
+    /// Reads ambiguous numbers again: `1.500` as 1500 if `decimal_comma` is set, else as 1.5.
+    pub fn set_decimal_comma(&mut self, decimal_comma: bool) {
+        for token in &mut self.tokens {
+            if let Kind::Number(value) = &mut token.kind {
+                *value = parse_digits(token.text, decimal_comma);
+            }
+        }
+    }
+
+    /// Joins a line that ends with a number to the next one if that consists of a unit, with or
+    /// without a label.
+    fn join_units(&mut self) {
+        let mut joined: Vec<Sentence> = Vec::with_capacity(self.sentences.len());
+        for sentence in std::mem::take(&mut self.sentences) {
+            match joined.last_mut() {
+                Some(last)
+                    if sentence.begins_line
+                        && self.is_unit(&sentence)
+                        && self.ends_with_number(last) =>
+                {
+                    last.tokens.end = sentence.tokens.end;
+                }
+                _ => joined.push(sentence),
+            }
+        }
+        self.sentences = joined;
+    }
+
+    /// Returns whether a line has nothing but a unit or its label.
+    fn is_unit(&self, line: &Sentence) -> bool {
+        let tokens = &self.tokens[line.tokens.clone()];
+        let is_part = |t: &Token<'_>| {
+            t.sign().is_some() || t.info().unit.is_some() || t.info().period.is_some()
+        };
+        let first = tokens.iter().find(|t| !t.is_sign('-') && !t.is_sign('*'));
+        tokens.len() <= UNIT_TOKENS_MAX
+            && tokens.iter().all(is_part)
+            && first.is_some_and(|t| {
+                t.is_sign('%') || t.is(flags::UNIT_LABEL) || t.info().unit.is_some()
+            })
+    }
+
+    /// Returns whether a line ends with a number, or with a number and the label of a unit.
+    fn ends_with_number(&self, line: &Sentence) -> bool {
+        let tokens = &self.tokens[line.tokens.clone()];
+        match tokens {
+            [.., last] if last.number().is_some() => true,
+            [.., number, label] => number.number().is_some() && label.is(flags::UNIT_LABEL),
+            _ => false,
+        }
     }
 }
 
-/// Returns whether a text in folded form is in Portuguese (or Spanish) rather than English, by
-/// counting function words; `false` if it has as many of both.
-fn reads_portuguese(folded: &str) -> bool {
-    const PORTUGUESE: &str = "de do da ao dia vez vezes por com comprimido comprimidos paciente cada \
-        uma um para horas noite manha em toma tomar via oral";
-    const ENGLISH: &str = "the of and daily patient is with for twice every once \
-        day takes was tablet tablets per hours at by mouth";
-    let of = |list| words(folded).filter(|word| is_one_of(word, list)).count();
-    of(PORTUGUESE) > of(ENGLISH)
+struct Reader<'t> {
+    source: &'t str,
+    at: usize,
+    text: Text<'t>,
+    /// Index of the first token of the sentence.
+    start: usize,
+    begins_line: bool,
+}
+
+impl<'t> Reader<'t> {
+    fn run(&mut self) {
+        let mut is_glued = false;
+        while let Some(c) = self.source[self.at..].chars().next() {
+            let start = self.at;
+            self.at += c.len_utf8();
+            match c {
+                '\n' => self.end_line(),
+                ';' => self.end_sentence(false),
+                '.' if self.is_split_unit() => {}
+                '.' | '!' | '?' if self.peek().is_none_or(char::is_whitespace) => {
+                    self.end_sentence(false);
+                }
+                c if c.is_whitespace() => {}
+                _ if self.starts_number(c, start) => self.read_number(start, is_glued),
+                c if c.is_alphabetic() => self.read_word(start, is_glued),
+                c => self.push(start, is_glued, Kind::Sign(c)),
+            }
+            is_glued = !c.is_whitespace();
+        }
+        self.end_sentence(false);
+    }
+
+    /// Returns whether the last tokens are a number and one letter, so that a full stop may stand
+    /// inside of a unit: "500 m. g".
+    fn is_split_unit(&self) -> bool {
+        matches!(&self.text.tokens[self.start..], [.., number, letter]
+            if number.number().is_some() && letter.text.len() == 1 && letter.info().unit.is_none())
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    /// Returns whether a number starts with `c`, the character before the current place: a digit,
+    /// or a full stop or comma before one and not after a letter or digit.
+    fn starts_number(&self, c: char, start: usize) -> bool {
+        let after_word = self.source[..start].ends_with(char::is_alphanumeric);
+        c.is_ascii_digit()
+            || (c == '.' && !after_word && self.peek().is_some_and(|d| d.is_ascii_digit()))
+    }
+
+    fn read_number(&mut self, start: usize, is_glued: bool) {
+        let bytes = self.source.as_bytes();
+        let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        while is_digit(self.at)
+            || (matches!(bytes.get(self.at), Some(b'.' | b',' | b'\'' | b'_'))
+                && is_digit(self.at + 1))
+        {
+            self.at += 1;
+        }
+        let digits = &self.source[start..self.at];
+        if self.is_line_number(digits) {
+            self.at += 1;
+            return;
+        }
+        self.push(start, is_glued, Kind::Number(parse_digits(digits, false)));
+    }
+
+    /// Returns whether the digits before the current place number a line of a list: "1. Losartan".
+    fn is_line_number(&self, digits: &str) -> bool {
+        let rest = self.source[self.at..].as_bytes();
+        self.begins_line
+            && self.text.tokens.len() == self.start
+            && digits.len() <= LINE_NUMBER_DIGITS_MAX
+            && matches!(rest, [b'.' | b')', b' ', ..])
+    }
+
+    fn read_word(&mut self, start: usize, is_glued: bool) {
+        let rest = &self.source[self.at..];
+        self.at += rest
+            .find(|c: char| !c.is_alphabetic())
+            .unwrap_or(rest.len());
+        let word = &self.source[start..self.at];
+        let info = word_info(word);
+        self.text.portuguese += language_of(word, info);
+        self.push(start, is_glued, Kind::Word(info));
+    }
+
+    fn push(&mut self, start: usize, is_glued: bool, kind: Kind) {
+        self.text.tokens.push(Token {
+            text: &self.source[start..self.at],
+            is_glued,
+            kind,
+        });
+    }
+
+    fn end_line(&mut self) {
+        self.end_sentence(true);
+        self.begins_line = true;
+    }
+
+    fn end_sentence(&mut self, ends_line: bool) {
+        let end = self.text.tokens.len();
+        if end == self.start {
+            return;
+        }
+        self.text.sentences.push(Sentence {
+            tokens: self.start..end,
+            begins_line: self.begins_line,
+        });
+        self.start = end;
+        self.begins_line = ends_line;
+    }
+}
+
+/// Returns 1 for a word of Portuguese only, -1 for one of English only, else 0.
+fn language_of(word: &str, info: Option<&WordInfo>) -> i32 {
+    const PORTUGUESE_ENDINGS: [&str; 4] = ["cao", "coes", "mente", "ario"];
+    match info {
+        Some(info) if info.is(flags::PORTUGUESE) && !info.is(flags::ENGLISH) => 1,
+        Some(info) if info.is(flags::ENGLISH) && !info.is(flags::PORTUGUESE) => -1,
+        _ if word.len() > 6 && PORTUGUESE_ENDINGS.iter().any(|end| word.ends_with(end)) => 1,
+        _ => 0,
+    }
+}
+
+/// Removes the full stops of dotted abbreviations of two or three letters, also with a space
+/// between them, so that `b.i.d.` is one word. The last full stop of one thus ends no sentence.
+pub(super) fn join_dotted(folded: &str) -> Cow<'_, str> {
+    let bytes = folded.as_bytes();
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        let starts_word =
+            at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1].is_ascii();
+        match starts_word.then(|| dotted_letters(&bytes[at..])).flatten() {
+            Some((letters, taken)) => {
+                out.push_str(&folded[copied..at]);
+                out.push_str(&letters);
+                out.push(' ');
+                at += taken;
+                copied = at;
+            }
+            None => at += 1,
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(folded);
+    }
+    out.push_str(&folded[copied..]);
+    Cow::Owned(out)
+}
+
+/// Returns the letters of a dotted abbreviation at the start of `bytes`, and its number of bytes;
+/// `None` if there is none.
+fn dotted_letters(bytes: &[u8]) -> Option<(String, usize)> {
+    let mut letters = String::new();
+    let mut at = 0;
+    while letters.len() < 3 {
+        let from = at + usize::from(!letters.is_empty() && bytes.get(at) == Some(&b' '));
+        match (bytes.get(from), bytes.get(from + 1)) {
+            (Some(letter), Some(b'.')) if letter.is_ascii_alphabetic() => {
+                letters.push(char::from(*letter));
+                at = from + 2;
+            }
+            _ => break,
+        }
+    }
+    (letters.len() > 1).then_some((letters, at))
 }
 
 /// Parses a number in digits with separators. Of two different separators, the last is the decimal
 /// one; several equal ones separate thousands. A lone separator between one to three digits, the
 /// first not 0, and three digits is ambiguous, and `decimal_comma` decides: `1,500` is 1.5 in a
 /// Portuguese text and 1500 in an English one; `1.500` is the reverse.
-fn parse_digits(digits: &str, decimal_comma: bool) -> Option<f64> {
-    let is_mixed = digits.contains(',') && digits.contains('.');
-    let is_lone = digits.matches([',', '.']).count() == 1;
-    let last = digits.chars().rfind(|c| !c.is_ascii_digit());
+fn parse_digits(digits: &str, decimal_comma: bool) -> f64 {
+    let separators = || digits.chars().filter(|c| matches!(c, '.' | ','));
+    let last = separators().next_back();
+    let is_lone = separators().count() == 1;
+    let is_mixed = separators().any(|c| Some(c) != last);
     let decimal =
         last.filter(|last| is_mixed || is_lone && separates_decimals(digits, *last, decimal_comma));
-    let plain = digits
-        .chars()
-        .filter(|c| c.is_ascii_digit() || Some(*c) == decimal);
-    plain.collect::<String>().replace(',', ".").parse().ok()
+    let (mut value, mut scale, mut in_fraction) = (0.0, 1.0, false);
+    for c in digits.chars() {
+        match c.to_digit(10) {
+            Some(digit) => {
+                value = value * 10.0 + f64::from(digit);
+                scale *= if in_fraction { 10.0 } else { 1.0 };
+            }
+            None => in_fraction |= Some(c) == decimal,
+        }
+    }
+    value / scale
 }
 
 /// Returns whether `separator`, the only separator in `digits`, separates decimals and not
@@ -143,232 +381,6 @@ fn separates_decimals(digits: &str, separator: char, decimal_comma: bool) -> boo
     !thousands_shape || (separator == ',') == decimal_comma
 }
 
-/// Parses a spelled-out number at the start of `words`, which are folded. Values in a row are
-/// added. Returns the number and how many words it has; `None` if the first word isn't part of a
-/// number.
-pub(super) fn parse_number_words(words: &[&str]) -> Option<(f64, usize)> {
-    let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
-    while let Some(word) = words.get(used) {
-        match SPELLED.get(word).copied() {
-            Some(SpelledNumber::Value(v)) => current += v,
-            Some(SpelledNumber::Hundred) => {
-                current = if current == 0.0 {
-                    100.0
-                } else {
-                    current * 100.0
-                }
-            }
-            Some(SpelledNumber::Scale(s)) => {
-                total += if current == 0.0 { s } else { current * s };
-                current = 0.0;
-            }
-            None if any && matches!(*word, "and" | "e" | "y" | "-") => {
-                let follows = words.get(used + 1).copied();
-                let article = usize::from(matches!(follows, Some("a" | "an")));
-                if words
-                    .get(used + 1 + article)
-                    .is_some_and(|w| SPELLED.contains_key(w))
-                {
-                    used += 1 + article;
-                    continue;
-                }
-                break;
-            }
-            None => break,
-        }
-        any = true;
-        used += 1;
-    }
-    any.then_some((total + current, used))
-}
-
-#[derive(Clone, Copy)]
-enum SpelledNumber {
-    Value(f64),
-    Hundred,
-    Scale(f64),
-}
-
-static SPELLED: WordTable<SpelledNumber> = LazyLock::new(|| {
-    use SpelledNumber::*;
-    let counted = |words: &'static [&'static str], first: u32, unit: u32| {
-        (first..)
-            .zip(words)
-            .map(move |(n, words)| (*words, Value(f64::from(n * unit))))
-    };
-    let others = [
-        ("half meio meia", Value(0.5)),
-        ("quarter", Value(0.25)),
-        ("hundred", Hundred),
-        ("thousand mil", Scale(1e3)),
-        ("million milhao milhoes", Scale(1e6)),
-    ];
-    let rows = counted(ONE_TO_NINETEEN, 1, 1)
-        .chain(counted(TENS, 2, 10))
-        .chain(counted(HUNDREDS, 1, 100))
-        .chain(others);
-    word_table(&rows.collect::<Vec<_>>())
-});
-
-const ONE_TO_NINETEEN: &[&str] = &[
-    "one um uma",
-    "two dois duas",
-    "three tres",
-    "four quatro",
-    "five cinco",
-    "six seis",
-    "seven sete",
-    "eight oito",
-    "nine nove",
-    "ten dez",
-    "eleven onze",
-    "twelve doze",
-    "thirteen treze",
-    "fourteen quatorze catorze",
-    "fifteen quinze",
-    "sixteen dezesseis",
-    "seventeen dezessete",
-    "eighteen dezoito",
-    "nineteen dezenove",
-];
-/// Words for twenty, thirty and so on, English and Portuguese.
-const TENS: &[&str] = &[
-    "twenty vinte",
-    "thirty trinta",
-    "forty quarenta",
-    "fifty cinquenta",
-    "sixty sessenta",
-    "seventy setenta",
-    "eighty oitenta",
-    "ninety noventa",
-];
-/// Words for a hundred, two hundred and so on, Portuguese only.
-const HUNDREDS: &[&str] = &[
-    "cem cento",
-    "duzentos duzentas",
-    "trezentos trezentas",
-    "quatrocentos quatrocentas",
-    "quinhentos quinhentas",
-    "seiscentos seiscentas",
-    "setecentos setecentas",
-    "oitocentos oitocentas",
-    "novecentos novecentas",
-];
-
-/// Kind of a unit of medicine. Amounts can be compared only within one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnitKind {
-    /// Mass; base unit milligram.
-    Mass,
-    /// Volume; base unit millilitre.
-    Volume,
-    /// Activity in units, international or not.
-    Activity,
-    /// Milliequivalents.
-    Equivalent,
-    /// Millimoles.
-    Mole,
-    /// Per cent.
-    Percent,
-    /// Tablets, capsules and other single doses to swallow.
-    Tablet,
-    /// Drops.
-    Drop,
-    /// Puffs of an inhaler or spray.
-    Puff,
-    /// Patches.
-    Patch,
-    /// Vials and ampoules.
-    Vial,
-    /// Sachets, suppositories and other counted forms.
-    Piece,
-}
-
-impl UnitKind {
-    /// Returns whether the unit counts pieces, such as tablets. The strength of one piece may be
-    /// stated beside it.
-    pub fn is_count(self) -> bool {
-        matches!(
-            self,
-            Self::Tablet | Self::Drop | Self::Puff | Self::Patch | Self::Vial | Self::Piece
-        )
-    }
-}
-
-static UNITS: WordTable<(UnitKind, f64)> = LazyLock::new(|| {
-    use UnitKind::*;
-    word_table(&[
-        (
-            "g gm gms gr gram grams gramme grammes grama gramas",
-            (Mass, 1e3),
-        ),
-        (
-            "mg mgs milligram milligrams milligramme milligrammes miligrama miligramas",
-            (Mass, 1.0),
-        ),
-        (
-            "mcg mcgs ug microgram micrograms microgramme micrograma microgramas",
-            (Mass, 1e-3),
-        ),
-        ("ng nanogram nanograms nanograma nanogramas", (Mass, 1e-6)),
-        (
-            "ml millilitre millilitres milliliter milliliters mililitro mililitros cc",
-            (Volume, 1.0),
-        ),
-        ("iu ui u unit units unidade unidades", (Activity, 1.0)),
-        ("miu mu mui", (Activity, 1e6)),
-        ("meq", (Equivalent, 1.0)),
-        ("mmol millimole millimoles", (Mole, 1.0)),
-        ("% percent", (Percent, 1.0)),
-        (
-            "tablet tablets tab tabs comprimido comprimidos comp cp cps pill pills capsule capsules cap caps capsula \
-             capsulas dragea drageas",
-            (Tablet, 1.0),
-        ),
-        ("drop drops gota gotas", (Drop, 1.0)),
-        (
-            "puff puffs inhalation inhalations spray sprays jato jatos",
-            (Puff, 1.0),
-        ),
-        ("patch patches adesivo adesivos", (Patch, 1.0)),
-        (
-            "vial vials ampoule ampoules ampule ampules ampola ampolas",
-            (Vial, 1.0),
-        ),
-        (
-            "sachet sachets suppository suppositories supositorio lozenge lozenges envelope envelopes sache saches",
-            (Piece, 1.0),
-        ),
-    ])
-});
-
-/// Returns the kind of a unit word, and the unit's size in the base unit of that kind; `None` if
-/// the word isn't a unit.
-pub(super) fn unit_of_word(word: &str) -> Option<(UnitKind, f64)> {
-    UNITS.get(word).copied()
-}
-
-static PERIODS: WordTable<f64> = LazyLock::new(|| {
-    word_table(&[
-        ("day days d dia dias daily 24h", 1.0),
-        ("week weeks wk semana semanas", 1.0 / 7.0),
-        ("month months mes meses", 1.0 / 30.0),
-        ("year years ano anos", 1.0 / 365.0),
-        ("hour hours h hr hrs hora horas", 24.0),
-        ("min minute minutes minuto minutos", 1440.0),
-        (
-            "night nights noite noites morning mornings manha manhas evening evenings bedtime",
-            1.0,
-        ),
-    ])
-});
-
-/// Returns how many times a day "once in this period" is, for the word of a period: 1 for a day.
-/// `None` for any other word.
-pub(super) fn period_per_day(word: &str) -> Option<f64> {
-    PERIODS.get(word).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,20 +391,36 @@ mod tests {
         for (text, expect) in [
             ("amiodarone 200 mg b.i.d. then stop. next", 2),
             ("0.5 mg; 1.5 mg\n.25 mg", 3),
+            ("dose\n500\nmg\nonce daily", 3),
+            ("dose\n25\nunit\nmcg/h\nonce daily", 3),
+            ("dose: 25\n- unit: mcg/h\nonce daily", 2),
+            ("1. losartan\n2. 50\n3. mg", 2),
             ("", 0),
         ] {
-            assert_eq!(sentences(text).len(), expect, "{text}");
+            let joined = join_dotted(text);
+            assert_eq!(Text::read(&joined).sentences.len(), expect, "{text}");
         }
     }
 
     /// Goal: a unit without a space is split from its number. Method: tokens of "200mg".
     #[test]
     fn glued_units() {
-        let tokens = sentences("200mg");
-        assert_eq!(
-            tokens,
-            [vec![Token::Number(200.0), Token::Word("mg".into())]]
-        );
+        let text = Text::read("200mg");
+        assert_eq!(text.tokens[0].number(), Some(200.0));
+        assert_eq!(text.tokens[1].word(), Some("mg"));
+    }
+
+    /// Goal: dots of abbreviations go, others stay. Method: a table.
+    #[test]
+    fn dotted() {
+        for (text, expect) in [
+            ("b.i.d. now", "bid  now"),
+            ("p.o. x", "po  x"),
+            ("vitamin d. ok.", "vitamin d. ok."),
+            ("é.b.c.", "é.bc "),
+        ] {
+            assert_eq!(join_dotted(text), expect);
+        }
     }
 
     /// Goal: a separator is read by the text's language. Method: a table.
@@ -409,29 +437,13 @@ mod tests {
             ("1.234,5", false, 1234.5),
             ("1,234.5", true, 1234.5),
             ("1.200.000", false, 1_200_000.0),
+            ("1'500", false, 1500.0),
         ] {
             assert_eq!(
                 parse_digits(digits, decimal_comma),
-                Some(expect),
+                expect,
                 "{digits} {decimal_comma}"
             );
-        }
-    }
-
-    /// Goal: spelled-out numbers are parsed. Method: a table in both languages.
-    #[test]
-    fn spelled_out() {
-        for (text, expect) in [
-            ("two hundred and fifty mg", Some((250.0, 4))),
-            ("one and a half tablets", Some((1.5, 4))),
-            ("duzentos e cinquenta mg", Some((250.0, 3))),
-            ("dois comprimidos e meio", Some((2.0, 1))),
-            ("one point two million units", Some((1.0, 1))),
-            ("two million units", Some((2e6, 2))),
-            ("mg", None),
-        ] {
-            let words: Vec<&str> = text.split(' ').collect();
-            assert_eq!(parse_number_words(&words), expect, "{text}");
         }
     }
 }

@@ -1,0 +1,674 @@
+//! Facts about medicines in the records, and the check of an answer against them.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
+
+use crate::verifier::fold;
+
+use super::claims::{Surroundings, collect_claims};
+use super::compare::{daily_total, is_same_total, supports};
+use super::lexicon::{LEXICON, Substance, stem, whole_medicine};
+use super::model::{Amounts, Claim, Dose, Stance};
+use super::parts::{Names, OtherNames};
+use super::patients::{PatientGroups, PatientIds, id_key};
+use super::plausible::is_implausible;
+use super::statements::{Statement, collect_statements};
+use super::token::{Text, join_dotted};
+use super::treatment::{Treatments, named_treatments, treatments_of, unrecorded_treatments};
+
+/// Maximum number of notes of one answer.
+pub(in crate::verifier) const NOTES_MAX: usize = 8;
+/// Maximum number of different recorded claims with which one claim is compared. If none of the
+/// first ones supports it, it counts as unsupported.
+const CANDIDATES_MAX: usize = 128;
+
+/// Returns the notes about what results and text state about medicines and treatments, but no
+/// record: at most [`NOTES_MAX`], without repetitions.
+pub(in crate::verifier) fn find_fabrications(
+    records: &[Value],
+    results: &Value,
+    text: &str,
+) -> Vec<String> {
+    let (facts, mut groups) = RecordedFacts::read(records);
+    let mut notes = Notes::default();
+    for statements in [collect_statements(results), vec![Statement::of_text(text)]] {
+        let folded = fold_all(&statements);
+        for (statement, folded) in statements.iter().zip(&folded) {
+            if notes.is_full() {
+                break;
+            }
+            let read = ReadStatement::new(statement, folded);
+            facts.check_statement(read, &mut groups, &mut notes);
+        }
+    }
+    notes.all
+}
+
+/// Notes without repetitions.
+#[derive(Default)]
+struct Notes {
+    all: Vec<String>,
+}
+
+impl Notes {
+    fn is_full(&self) -> bool {
+        self.all.len() >= NOTES_MAX
+    }
+
+    fn add(&mut self, note: String) {
+        if !self.is_full() && !self.all.contains(&note) {
+            self.all.push(note);
+        }
+    }
+}
+
+/// Returns the note about a dose, schedule or route that no record has. It names the medicine, if
+/// one is given.
+fn dosage_note(medicine: Option<String>) -> String {
+    let of = medicine.map_or_else(String::new, |medicine| format!(" for {medicine}"));
+    format!("Response contains fabricated dosage{of}.")
+}
+
+/// Returns the note about a dose beyond every plausible range.
+fn implausible_note(medicine: Option<String>) -> String {
+    let of = medicine.map_or_else(String::new, |medicine| format!(" of {medicine}"));
+    format!("Response contains a dose{of} outside the plausible range.")
+}
+
+/// Returns the note about a medicine or treatment that no record has.
+fn treatment_note(treatment: &str) -> String {
+    format!("Response contains a treatment plan absent from clinic data: {treatment}.")
+}
+
+/// Statement, split into tokens.
+struct ReadStatement<'s> {
+    statement: &'s Statement,
+    folded: &'s str,
+    text: Text<'s>,
+}
+
+impl<'s> ReadStatement<'s> {
+    fn new(statement: &'s Statement, folded: &'s str) -> Self {
+        Self {
+            statement,
+            folded,
+            text: Text::read(folded),
+        }
+    }
+}
+
+/// Returns the texts of statements in folded form, without dots of abbreviations.
+fn fold_all(statements: &[Statement]) -> Vec<String> {
+    let fold_one = |s: &Statement| join_dotted(&fold(&s.text)).into_owned();
+    statements.iter().map(fold_one).collect()
+}
+
+/// Key of recorded claims: the patient, and the substance. `None` stands for any.
+type FactKey = (Option<String>, Option<Substance>);
+
+/// Claims that the records make about medicines and treatments.
+#[derive(Default)]
+struct RecordedFacts {
+    claims: Vec<Claim>,
+    /// Indexes of claims by patient and substance: each claim under its own patient and substance,
+    /// and under any. Of equal claims, one is kept.
+    index: HashMap<FactKey, Vec<usize>>,
+    /// Claims that are kept already under any patient.
+    fingerprints: HashSet<Vec<u64>>,
+    ids: PatientIds,
+    names: OtherNames,
+    treatments: Treatments,
+    /// Whether the records are in Portuguese, so that `1,500` is 1.5.
+    is_portuguese: bool,
+    /// Patients about whom a record says that a medicine was stopped.
+    stopped: HashSet<Option<String>>,
+}
+
+impl RecordedFacts {
+    fn read(records: &[Value]) -> (Self, PatientGroups) {
+        let statements: Vec<Statement> = records.iter().flat_map(collect_statements).collect();
+        let folded = fold_all(&statements);
+        let read: Vec<ReadStatement<'_>> = statements
+            .iter()
+            .zip(&folded)
+            .map(|(statement, folded)| ReadStatement::new(statement, folded))
+            .collect();
+        let mut facts = Self {
+            is_portuguese: read.iter().map(|s| s.text.portuguese).sum::<i32>() > 0,
+            ..Self::default()
+        };
+        for record in records {
+            facts.add_ids(record, 0);
+        }
+        for statement in &statements {
+            if let Some(patient) = &statement.patient {
+                facts.ids.add(patient);
+            }
+            if let Some(name) = &statement.subject {
+                add_name(&mut facts.names, name);
+            }
+        }
+        let mut groups = PatientGroups::default();
+        for statement in read {
+            facts.treatments |= named_treatments(statement.folded);
+            let claims = facts.claims_of(statement, &mut groups);
+            claims
+                .into_iter()
+                .for_each(|claim| facts.add(claim, &groups));
+        }
+        (facts, groups)
+    }
+
+    /// Adds the ids of patients without a statement, such as those without medicines.
+    fn add_ids(&mut self, value: &Value, depth: usize) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.add_ids(item, depth + 1)),
+            Value::Object(map) => {
+                if let Some(id) = map.get("patient_id").and_then(Value::as_str) {
+                    self.ids.add(id);
+                }
+                map.values()
+                    .for_each(|inner| self.add_ids(inner, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, claim: Claim, groups: &PatientGroups) {
+        let index = self.claims.len();
+        let patients: Vec<Option<String>> = match claim.about {
+            Some(about) => groups.keys(about).iter().cloned().map(Some).collect(),
+            None => vec![None],
+        };
+        let mut substances: Vec<Option<Substance>> = vec![None];
+        for substance in &claim.substances {
+            substances.extend(LEXICON.parent(substance).map(Some));
+            substances.push(Some(substance.clone()));
+        }
+        if claim.stance == Stance::Stopped {
+            self.stopped.extend(patients.iter().cloned());
+        }
+        for substance in &claim.substances {
+            if let Some(name) = LEXICON.generic_name(substance) {
+                self.treatments |= treatments_of(name);
+            }
+        }
+        // Under an empty id, claims about all patients are found.
+        let is_new = self.fingerprints.insert(fingerprint(&claim));
+        for patient in patients
+            .into_iter()
+            .chain(is_new.then(|| Some(String::new())))
+        {
+            for substance in &substances {
+                self.index
+                    .entry((patient.clone(), substance.clone()))
+                    .or_default()
+                    .push(index);
+            }
+        }
+        self.claims.push(claim);
+    }
+
+    fn claims_of(&self, read: ReadStatement<'_>, groups: &mut PatientGroups) -> Vec<Claim> {
+        let ReadStatement {
+            statement,
+            mut text,
+            ..
+        } = read;
+        text.set_decimal_comma(match language_of(&text) {
+            0 => self.is_portuguese,
+            count => count > 0,
+        });
+        let about = statement
+            .patient
+            .as_deref()
+            .map(|id| groups.index(&[id_key(id)]));
+        let mut own = OtherNames::new();
+        let mut subject = Vec::new();
+        if let Some(name) = &statement.subject {
+            subject = substances_of(name, &self.names);
+            if subject.is_empty() {
+                add_name(&mut own, name);
+                subject = substances_of(name, &own);
+            }
+        }
+        // A prescription begins with the name of its medicine.
+        if statement.is_prescription {
+            subject.clear();
+        }
+        let around = Surroundings {
+            names: Names {
+                recorded: &self.names,
+                own: &own,
+            },
+            ids: &self.ids,
+            about,
+            subject,
+        };
+        collect_claims(&text, around, groups)
+    }
+
+    fn check_statement(
+        &self,
+        read: ReadStatement<'_>,
+        groups: &mut PatientGroups,
+        notes: &mut Notes,
+    ) {
+        let folded = read.folded;
+        let claims = self.claims_of(read, groups);
+        self.check_claims(&claims, groups, notes);
+        self.check_treatments(folded, notes);
+    }
+
+    fn check_treatments(&self, folded: &str, notes: &mut Notes) {
+        for treatment in unrecorded_treatments(folded, self.treatments) {
+            notes.add(treatment_note(treatment));
+        }
+    }
+
+    fn check_claims(&self, claims: &[Claim], groups: &PatientGroups, notes: &mut Notes) {
+        let mentioned: HashSet<&Substance> = claims.iter().flat_map(|c| &c.substances).collect();
+        let mut counts: HashMap<(Option<usize>, &[Substance]), usize> = HashMap::new();
+        for claim in claims.iter().filter(|c| c.dose.is_some()) {
+            *counts.entry((claim.about, &claim.substances)).or_default() += 1;
+        }
+        for claim in claims {
+            if notes.is_full() {
+                return;
+            }
+            // "CARD-001 and CARD-002 take losartan 50 mg and 100 mg"
+            let is_shared = counts
+                .get(&(claim.about, &claim.substances[..]))
+                .is_some_and(|n| *n > 1);
+            let check = Check {
+                facts: self,
+                claim,
+                mentioned: &mentioned,
+            };
+            if let Some(note) = check.note(groups, is_shared) {
+                notes.add(note);
+            }
+        }
+    }
+
+    /// Returns the recorded claims about a substance of a patient, or about any of the patient's if
+    /// `substance` is `None`: at most [`CANDIDATES_MAX`]. Claims about no known patient count for
+    /// each.
+    fn candidates(
+        &self,
+        patient: &Option<String>,
+        substance: Option<&Substance>,
+    ) -> impl Iterator<Item = &Claim> {
+        let of = |patient: Option<String>| {
+            let found = self.index.get(&(patient, substance.cloned()));
+            found.map_or(&[][..], Vec::as_slice).iter()
+        };
+        let own = match patient {
+            Some(key) if self.ids.len() > 0 => of(Some(key.clone())),
+            _ => of(Some(String::new())),
+        };
+        let shared = match patient {
+            Some(_) if self.ids.len() > 0 => of(None),
+            _ => [].iter(),
+        };
+        own.chain(shared)
+            .take(CANDIDATES_MAX)
+            .filter_map(|n| self.claims.get(*n))
+    }
+}
+
+/// Returns a number above 0 for a text in Portuguese, below 0 for one in English, 0 if unknown: by
+/// its words, else by the spelling of its medicines.
+fn language_of(text: &Text<'_>) -> i32 {
+    if text.portuguese != 0 {
+        return text.portuguese;
+    }
+    let spelling = |n: usize| -> Option<i32> {
+        let word = text.tokens[n].word().filter(|word| word.len() > 4)?;
+        let found = LEXICON.find(&text.tokens[n..])?;
+        let generic = LEXICON.generic_name(found.substances.first()?)?;
+        let is_english = generic.split([' ', '/']).any(|part| part == word);
+        Some(if is_english {
+            -1
+        } else {
+            i32::from(word.ends_with(['a', 'o']))
+        })
+    };
+    (0..text.tokens.len()).filter_map(spelling).sum()
+}
+
+/// Adds the words of a medicine's name that no list has, as names of that medicine.
+fn add_name(names: &mut OtherNames, name: &str) {
+    if whole_medicine(name).is_some() {
+        return;
+    }
+    let folded = fold(name);
+    let text = Text::read(&folded);
+    if LEXICON.find(&text.tokens).is_some() {
+        return;
+    }
+    let words = text.tokens.iter().filter(|t| {
+        t.word().is_some_and(|word| word.len() > 3)
+            && t.info().flags == 0
+            && !t.info().is_quantity()
+    });
+    let stems: Vec<String> = words.filter_map(|t| t.word()).map(stem).collect();
+    if let Some(first) = stems.first() {
+        let substance = Substance::Other(first.clone(), false);
+        for stem in &stems {
+            names
+                .entry(stem.clone())
+                .or_insert_with(|| substance.clone());
+        }
+    }
+}
+
+/// Returns the substances of a medicine that a statement is about; none if its name isn't known.
+fn substances_of(name: &str, names: &OtherNames) -> Vec<Substance> {
+    let folded = fold(name);
+    let text = Text::read(&folded);
+    if let Some(found) = LEXICON.find(&text.tokens) {
+        return found.substances;
+    }
+    let named = text
+        .tokens
+        .iter()
+        .filter_map(|t| names.get(&stem(t.word()?)));
+    named.take(1).cloned().collect()
+}
+
+/// Check of one claim of an answer.
+struct Check<'f> {
+    facts: &'f RecordedFacts,
+    claim: &'f Claim,
+    /// Substances that the same text names.
+    mentioned: &'f HashSet<&'f Substance>,
+}
+
+impl Check<'_> {
+    /// Returns the note about the claim; `None` if a record supports it and it is plausible. A
+    /// claim about several patients must hold for each of them, unless `is_shared` is set: then for
+    /// one.
+    fn note(&self, groups: &PatientGroups, is_shared: bool) -> Option<String> {
+        let patients: Vec<Option<String>> = match self.claim.about {
+            Some(about) => groups.keys(about).iter().cloned().map(Some).collect(),
+            None => vec![None],
+        };
+        let mut notes = patients.iter().map(|patient| self.note_about(patient));
+        let note = match is_shared {
+            true => {
+                let all: Vec<Option<String>> = notes.collect();
+                if all.iter().any(Option::is_none) {
+                    None
+                } else {
+                    all.into_iter().next()?
+                }
+            }
+            false => notes.find_map(|note| note),
+        };
+        note.or_else(|| {
+            let is_wrong = self.claim.stance == Stance::Asserted && is_implausible(self.claim);
+            is_wrong.then(|| implausible_note(self.display()))
+        })
+    }
+
+    fn display(&self) -> Option<String> {
+        LEXICON.display(&self.claim.substances)
+    }
+
+    fn note_about(&self, patient: &Option<String>) -> Option<String> {
+        let claim = self.claim;
+        if claim.substances.is_empty() {
+            return (!self.is_supported_without_name(patient)).then(|| dosage_note(None));
+        }
+        let is_dosed = claim.dose.is_some() || claim.pieces.is_some();
+        let is_known = self.is_known(patient);
+        match claim.stance {
+            Stance::Denied if !is_dosed => return None,
+            Stance::NotTaken => {
+                let is_prescribed = self.is_prescribed(patient);
+                return is_prescribed.then(|| self.treatment());
+            }
+            Stance::Stopped if !self.facts.stopped.contains(patient) => {
+                return Some(self.treatment());
+            }
+            Stance::Stopped if !is_dosed => return (!is_known).then(|| self.treatment()),
+            _ => {}
+        }
+        if !is_known {
+            if claim.is_carried && self.is_supported_without_name(patient) {
+                return None;
+            }
+            return Some(if is_dosed {
+                dosage_note(self.display())
+            } else {
+                self.treatment()
+            });
+        }
+        (!self.is_supported(patient)).then(|| dosage_note(self.display()))
+    }
+
+    fn treatment(&self) -> String {
+        let name = self.display();
+        treatment_note(name.as_deref().unwrap_or("an unlisted medicine"))
+    }
+
+    /// Returns whether a record of the patient names every substance of the claim.
+    fn is_known(&self, patient: &Option<String>) -> bool {
+        let has = |substance: &Substance| {
+            self.facts
+                .candidates(patient, Some(substance))
+                .next()
+                .is_some()
+        };
+        self.claim.substances.iter().all(has)
+    }
+
+    fn is_prescribed(&self, patient: &Option<String>) -> bool {
+        let first = self.claim.substances.first();
+        let mut all = self.facts.candidates(patient, first);
+        all.any(|c| c.has_details() && c.stance == Stance::Asserted)
+    }
+
+    /// Returns whether a dose without a medicine is one of the patient's. Doses that may be of
+    /// something else than a medicine need no record.
+    fn is_supported_without_name(&self, patient: &Option<String>) -> bool {
+        let claim = self.claim;
+        let kinds = claim
+            .dose
+            .iter()
+            .map(|d| d.kind)
+            .chain(claim.pieces.iter().map(|p| p.kind));
+        let mut implied = kinds.filter(|kind| kind.implies_medicine());
+        implied.next().is_none()
+            || self.facts.candidates(patient, None).any(|recorded| {
+                let alone = Claim {
+                    route: None,
+                    ..claim.clone()
+                };
+                parts_of(recorded).iter().any(|part| supports(part, &alone))
+                    || supports(recorded, &alone)
+            })
+    }
+
+    fn is_supported(&self, patient: &Option<String>) -> bool {
+        let claim = self.claim;
+        if let [one] = claim.substances.as_slice() {
+            return self.is_substance_supported(patient, one, claim);
+        }
+        self.is_combination_supported(patient) || self.are_parts_supported(patient)
+    }
+
+    /// Returns whether one record has the same combination of substances, in any order, with the
+    /// same doses.
+    fn is_combination_supported(&self, patient: &Option<String>) -> bool {
+        let claim = self.claim;
+        self.facts
+            .candidates(patient, claim.substances.first())
+            .any(|recorded| {
+                let Some(order) = order_of(&claim.substances, &recorded.substances) else {
+                    return false;
+                };
+                let mut same_order = recorded.clone();
+                if let Some(dose) = same_order
+                    .dose
+                    .as_mut()
+                    .filter(|d| d.amounts.len() == order.len())
+                {
+                    dose.amounts = order.iter().map(|n| dose.amounts[*n]).collect();
+                }
+                supports(&same_order, claim)
+            })
+    }
+
+    /// Returns whether each substance of a combination has its dose in the records, alone or in
+    /// another combination. A single amount is the dose of the last one.
+    fn are_parts_supported(&self, patient: &Option<String>) -> bool {
+        let claim = self.claim;
+        let count = claim.substances.len();
+        claim.substances.iter().enumerate().all(|(n, substance)| {
+            let mut part = claim.clone();
+            part.substances = vec![substance.clone()];
+            part.dose = match &claim.dose {
+                Some(dose) if dose.amounts.len() == count => Some(Dose {
+                    amounts: vec![dose.amounts[n]],
+                    relation: Amounts::Single,
+                    ..dose.clone()
+                }),
+                Some(dose) if n + 1 == count => Some(dose.clone()),
+                _ => None,
+            };
+            if part.dose.is_none() {
+                part.pieces = None;
+            }
+            self.is_substance_supported(patient, substance, &part)
+        })
+    }
+
+    /// Returns whether a record about a single substance supports the claim, or one about a
+    /// combination all of whose substances the text names.
+    fn is_substance_supported(
+        &self,
+        patient: &Option<String>,
+        substance: &Substance,
+        claim: &Claim,
+    ) -> bool {
+        let matches = |recorded: &Claim| {
+            if recorded.substances.len() <= 1 {
+                return supports(recorded, claim);
+            }
+            let names_all = recorded
+                .substances
+                .iter()
+                .all(|s| self.mentioned.contains(s));
+            let is_mention = !claim.has_details();
+            is_mention
+                || names_all
+                    && parts_of(recorded).iter().any(|part| {
+                        part.substances.first() == Some(substance) && supports(part, claim)
+                    })
+        };
+        self.facts.candidates(patient, Some(substance)).any(matches)
+            || self.is_sum_of_prescriptions(patient, substance, claim)
+    }
+
+    /// Returns whether the claim states the total of a day of several prescriptions of a substance.
+    fn is_sum_of_prescriptions(
+        &self,
+        patient: &Option<String>,
+        substance: &Substance,
+        claim: &Claim,
+    ) -> bool {
+        let is_total = claim.schedule.is_some_and(|s| s.is_total);
+        let Some(said) = daily_total(claim).filter(|_| is_total && patient.is_some()) else {
+            return false;
+        };
+        let totals = self
+            .facts
+            .candidates(patient, Some(substance))
+            .filter_map(daily_total);
+        let mut sum: Option<Dose> = None;
+        for total in
+            totals.filter(|t| t.kind == said.kind && t.per == said.per && t.amounts.len() == 1)
+        {
+            match &mut sum {
+                Some(sum) => sum.amounts[0] += total.amounts[0],
+                None => sum = Some(total),
+            }
+        }
+        sum.is_some_and(|sum| is_same_total(&said, &sum))
+    }
+}
+
+/// Returns numbers that are equal for equal claims, whomever they concern.
+fn fingerprint(claim: &Claim) -> Vec<u64> {
+    let mut all = Vec::with_capacity(16);
+    for substance in &claim.substances {
+        let mut hasher = DefaultHasher::new();
+        substance.hash(&mut hasher);
+        all.push(hasher.finish());
+    }
+    if let Some(dose) = &claim.dose {
+        let flags = (
+            dose.kind,
+            dose.relation,
+            dose.bound,
+            dose.per,
+            dose.is_strength,
+        );
+        let mut hasher = DefaultHasher::new();
+        flags.hash(&mut hasher);
+        all.push(hasher.finish());
+        all.extend(dose.amounts.iter().map(|amount| amount.to_bits()));
+    }
+    if let Some(pieces) = &claim.pieces {
+        all.push(1 + pieces.kind as u64);
+        all.extend(pieces.numbers.iter().map(|number| number.to_bits()));
+    }
+    if let Some(schedule) = claim.schedule {
+        all.push(schedule.per_day.to_bits());
+        all.push(u64::from(schedule.is_total) + 2 * u64::from(schedule.is_day_part));
+    }
+    all.push(u64::from(claim.times));
+    all.push(claim.route.map_or(u64::MAX, u64::from));
+    all.push(u64::from(claim.as_needed) + 2 * (claim.stance as u64));
+    all.push(claim.days.map_or(u64::MAX, f64::to_bits));
+    all
+}
+
+/// Returns for each of `said` its place in `recorded`; `None` if they aren't the same substances.
+fn order_of(said: &[Substance], recorded: &[Substance]) -> Option<Vec<usize>> {
+    if said.len() != recorded.len() {
+        return None;
+    }
+    let order: Vec<usize> = said
+        .iter()
+        .filter_map(|s| recorded.iter().position(|r| r == s))
+        .collect();
+    let distinct: HashSet<&usize> = order.iter().collect();
+    (distinct.len() == recorded.len()).then_some(order)
+}
+
+/// Returns the claims about each substance of a combination with a dose for each; none for others.
+fn parts_of(recorded: &Claim) -> Vec<Claim> {
+    let count = recorded.substances.len();
+    let Some(dose) = recorded
+        .dose
+        .as_ref()
+        .filter(|d| count > 1 && d.amounts.len() == count)
+    else {
+        return Vec::new();
+    };
+    let part = |n: usize| Claim {
+        substances: vec![recorded.substances[n].clone()],
+        dose: Some(Dose {
+            amounts: vec![dose.amounts[n]],
+            relation: Amounts::Single,
+            ..dose.clone()
+        }),
+        ..recorded.clone()
+    };
+    (0..count).map(part).collect()
+}

@@ -1,0 +1,474 @@
+//! Treatments other than single medicines: procedures, therapies and classes of medicines.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use callboard_message::text::{is_one_of, words};
+
+use super::words::{flags, word_info};
+
+/// Set of treatments, as bits in the order of [`TREATMENTS`].
+pub(super) type Treatments = u128;
+
+/// Maximum number of words between a negation and the treatment after it.
+const NEGATION_WORDS_MAX: usize = 8;
+
+/// Words that state or plan a treatment.
+const PLAN_WORDS: &str = "treat treated treatment start started starts undergo underwent undergoing undergoes plan planned \
+    plans therapy prescribed receive receives received receiving scheduled recommended recommend needs requires should \
+    indicated will referred booked awaiting awaits listed had has ordered begin begins began done performed given gets \
+    tratamento tratado tratada iniciar iniciou inicia submeter submetido submetida plano terapia prescrito prescrita \
+    recebe recebeu agendado agendada indicado indicada precisa deve encaminhado encaminhada fara fez consta constam realizou \
+    realizara realizar esta arranged organised organized marcado marcada marcadas pedido pedida solicitado solicitada \
+    programado programada proposto proposta requested submitted planeja planejada on takes taking uses using usa toma with com under em";
+
+/// Treatments, by the name shown. Each has the beginnings of its spellings in folded form, separated
+/// by `|`; a space ends a whole word.
+const TREATMENTS: &[(&str, &str)] = &[
+    ("Chemotherapy", "chemotherap|quimioterap"),
+    (
+        "Radiotherapy",
+        "radiotherap|radiation therap|radioterap|brachytherap|braquiterap",
+    ),
+    ("Immunotherapy", "immunotherap|imunoterap"),
+    ("Phototherapy", "phototherap|fototerap|uvb|puva"),
+    ("Physiotherapy", "physiotherap|physical therap|fisioterap"),
+    (
+        "Psychotherapy",
+        "psychotherap|psicoterap|cognitive behavio|cognitivo-comport|cognitivo comport",
+    ),
+    ("Speech therapy", "speech therap|fonoaudiol"),
+    (
+        "Occupational therapy",
+        "occupational therap|terapia ocupacional",
+    ),
+    ("Cryotherapy", "cryotherap|crioterap|cryosurg|criocirurg"),
+    ("Laser therapy", "laser"),
+    (
+        "Hormone therapy",
+        "hormone therap|hormone replacement|terapia hormonal|reposicao hormonal",
+    ),
+    ("Oxygen therapy", "oxygen therap|home oxygen|oxigenoterap"),
+    ("Dialysis", "dialysis|dialise|hemodial|haemodial"),
+    ("Transplant", "transplant"),
+    ("Angioplasty", "angioplast|percutaneous coronary"),
+    ("Stent", "stent |stents |stenting"),
+    ("Bypass surgery", "bypass|revascularizacao|revasculari"),
+    (
+        "Valve replacement",
+        "valve replacement|valve repair|troca valvar|troca da valva|tavi ",
+    ),
+    ("Catheterization", "catheteri|cateterismo"),
+    ("Ablation", "ablation|ablacao"),
+    ("Cardioversion", "cardioversion|cardioversao"),
+    ("Pacemaker", "pacemaker|marca-passo|marcapasso|marca passo"),
+    ("Defibrillator", "defibrillator|desfibrilador"),
+    ("Amputation", "amputat|amputac"),
+    (
+        "Surgery",
+        "surgery|surgical|cirurgia|excision|resection|ressecc|craniotom|thrombectom|trombectom|endarterectom",
+    ),
+    (
+        "Deep brain stimulation",
+        "deep brain stim|estimulacao cerebral profunda|nerve stimulat",
+    ),
+    ("Electroconvulsive therapy", "electroconvuls|eletroconvuls"),
+    (
+        "Plasmapheresis",
+        "plasmapheresis|plasmaferese|plasma exchange",
+    ),
+    ("Transfusion", "transfusion|transfusao"),
+    ("Vaccination", "vaccinat|vacinac"),
+    ("Anticoagulant", "anticoag"),
+    ("Antibiotic", "antibiotic"),
+    ("Antifungal", "antifung"),
+    ("Antiviral", "antiviral"),
+    ("Antihistamine", "antihistamin|anti-histamin"),
+    ("Antidepressant", "antidepress"),
+    ("Antipsychotic", "antipsic|antipsychotic"),
+    ("Antiplatelet", "antiplatelet|antiplaquet|antiagregante"),
+    ("Antiarrhythmic", "antiarrhythmic|antiarritmic"),
+    (
+        "Beta blocker",
+        "beta blocker|beta-blocker|betablocker|betabloqueador",
+    ),
+    (
+        "Calcium channel blocker",
+        "calcium channel blocker|bloqueador de calcio|bloqueador dos canais de calcio",
+    ),
+    ("Statin", "statin |statins |estatina"),
+    ("Diuretic", "diuretic"),
+    ("ACE inhibitor", "ace inhibitor|inibidor da eca"),
+    (
+        "Corticosteroid",
+        "steroid |steroids |corticosteroid|corticoide|corticoesteroid|esteroide",
+    ),
+    ("Immunosuppressant", "immunosuppress|imunossupress"),
+    (
+        "Biologic",
+        "biologic therap|biologic agent|terapia biologica|imunobiologic",
+    ),
+    ("Opioid", "opioid"),
+    ("Insulin", "insulin "),
+    ("Benzodiazepine", "benzodiazep"),
+    ("Anticonvulsant", "anticonvuls|antiepilep"),
+    ("Bronchodilator", "bronchodilat|broncodilat"),
+    ("Retinoid", "retinoid"),
+    ("Sedation", "sedation|sedacao|calmante"),
+    ("Cough syrup", "cough syrup|xarope|cough medicine|antituss"),
+    ("Cold remedy", "cold remedy|antigripal"),
+    ("Herbal tea", "herbal tea|cha de |chas de "),
+    ("Eye drops", "eye drops|colirio"),
+    ("Painkiller", "painkiller|pain killer|analges"),
+    ("Anti-inflammatory", "anti-inflam|antiinflam|nsaid|aine "),
+    ("Antacid", "antacid|antiacid|anti-acid"),
+    ("Laxative", "laxativ|laxante"),
+    (
+        "Sleeping pill",
+        "sleeping pill|sleeping tablet|hypnotic|hipnotic|sonifer",
+    ),
+    (
+        "Supplement",
+        "supplement|suplement|multivitamin|polivitamin",
+    ),
+    ("Vitamin", "vitamin"),
+    (
+        "Antihypertensive",
+        "antihypertens|anti-hypertens|antihipertens|anti-hipertens",
+    ),
+    (
+        "Antidiabetic",
+        "antidiabet|hypoglycaemic|hypoglycemic|hipoglicemiante",
+    ),
+    ("Antiemetic", "antiemetic|anti-emetic"),
+    ("Contraceptive", "contracept|anticoncep"),
+    (
+        "Magnetic resonance imaging",
+        "mri |magnetic resonance|ressonancia",
+    ),
+    (
+        "Computed tomography",
+        "ct scan|computed tomograph|tomografia",
+    ),
+    ("Biopsy", "biops"),
+    (
+        "Endoscopy",
+        "endoscop|colonoscop|gastroscop|bronchoscop|broncoscop",
+    ),
+    ("Echocardiogram", "echocardiogra|ecocardiogra"),
+    ("Lumbar puncture", "lumbar puncture|puncao lombar"),
+    (
+        "Hospital admission",
+        "hospitali|internacao|hospital admission",
+    ),
+    ("Rehabilitation", "rehabilitat|reabilitac"),
+    (
+        "Herbal treatment",
+        "herbal |fitoterap|homeopath|homeopat|acupunctur|acupuntur",
+    ),
+];
+
+/// Bit of a planned change of a dose.
+const CHANGE_BIT: usize = 127;
+/// Words of a plan for the future.
+const FUTURE_WORDS: &str = "will going planned plan sera serao vai vao plano planejado planejada";
+/// Words of what is changed.
+const DOSE_WORDS: &str = "dose doses dosage medication medicine medicines treatment therapy drug schedule frequency dosagem \
+    medicacao medicamento medicamentos tratamento remedio frequencia posologia";
+
+/// Beginnings and endings of the generic names of medicines that belong to a class, by the class's
+/// name in [`TREATMENTS`]: `x-` begins a name, `-x` ends one. Classes by the WHO ATC index.
+const CLASSES: &[(&str, &str)] = &[
+    (
+        "Anticoagulant",
+        "warfarin acenocoumarol phenprocoumon -xaban dabigatran -parin heparin fondaparinux bivalirudin",
+    ),
+    (
+        "Antibiotic",
+        "-cillin cef- ceph- -cycline -floxacin -thromycin -mycin -penem sulfa- trimethoprim metronidazole tinidazole \
+        nitrofurantoin fosfomycin linezolid rifa- -micin amikacin vancomycin colistin chloramphenicol mupirocin fusidic- \
+        clavulanate isoniazid ethambutol pyrazinamide dapsone aztreonam teicoplanin",
+    ),
+    (
+        "Antifungal",
+        "-conazole terbinafine griseofulvin nystatin -fungin amphotericin clotrimazole",
+    ),
+    (
+        "Antiviral",
+        "-ciclovir acyclovir -cyclovir oseltamivir -vir -vudine",
+    ),
+    (
+        "Antihistamine",
+        "-tadine cetirizine levocetirizine fexofenadine diphenhydramine hydroxyzine promethazine -pheniramine \
+        dimenhydrinate cyproheptadine",
+    ),
+    (
+        "Antidepressant",
+        "-oxetine sertraline citalopram escitalopram fluvoxamine -faxine bupropion mirtazapine trazodone \
+        -triptyline -ipramine vortioxetine",
+    ),
+    (
+        "Antipsychotic",
+        "-peridol -azine -peridone -apine -piprazole ziprasidone lurasidone",
+    ),
+    (
+        "Antiplatelet",
+        "aspirin clopidogrel prasugrel ticagrelor dipyridamole cilostazol",
+    ),
+    (
+        "Antiarrhythmic",
+        "amiodarone dronedarone sotalol propafenone flecainide quinidine disopyramide mexiletine procainamide",
+    ),
+    ("Beta blocker", "-olol carvedilol labetalol"),
+    ("Calcium channel blocker", "-dipine diltiazem verapamil"),
+    ("Statin", "-vastatin"),
+    (
+        "Diuretic",
+        "-thiazide -semide -thalidone indapamide bumetanide spironolactone eplerenone amiloride triamterene \
+        acetazolamide",
+    ),
+    ("ACE inhibitor", "-pril"),
+    (
+        "Corticosteroid",
+        "-sone -solone -asol -onide triamcinolone deflazacort",
+    ),
+    (
+        "Immunosuppressant",
+        "cyclosporine azathioprine mycophenolate -limus methotrexate leflunomide cyclophosphamide -citinib",
+    ),
+    ("Immunotherapy", "-mab -cept interferon- glatiramer"),
+    ("Biologic", "-mab -cept"),
+    (
+        "Opioid",
+        "morphine codeine tramadol -codone hydromorphone fentanyl methadone buprenorphine tapentadol",
+    ),
+    ("Insulin", "insulin-"),
+    ("Benzodiazepine", "-azepam -azolam clobazam"),
+    (
+        "Anticonvulsant",
+        "-racetam carbamazepine oxcarbazepine phenytoin phenobarbital primidone valproate lamotrigine \
+        topiramate zonisamide lacosamide perampanel ethosuximide clobazam vigabatrin rufinamide gabapentin pregabalin",
+    ),
+    (
+        "Bronchodilator",
+        "albuterol -terol -tropium terbutaline theophylline aminophylline",
+    ),
+    (
+        "Retinoid",
+        "-tretinoin acitretin adapalene tazarotene isotretinoin tretinoin",
+    ),
+    (
+        "Hormone therapy",
+        "estradiol progesterone medroxyprogesterone testosterone levothyroxine tamoxifen -trozole exemestane",
+    ),
+    (
+        "Chemotherapy",
+        "-platin -taxel -rubicin cyclophosphamide -citabine fluorouracil methotrexate etoposide vin-",
+    ),
+    ("Oxygen therapy", "oxygen"),
+    (
+        "Cough syrup",
+        "dextromethorphan guaifenesin ambroxol acetylcysteine codeine -cisteine",
+    ),
+    ("Eye drops", "-prost timolol dorzolamide brimonidine"),
+    (
+        "Painkiller",
+        "paracetamol metamizole aspirin ibuprofen naproxen diclofenac ketorolac ketoprofen -oxicam -coxib \
+        nimesulide indomethacin morphine codeine tramadol -codone hydromorphone fentanyl methadone tapentadol gabapentin \
+        pregabalin",
+    ),
+    (
+        "Anti-inflammatory",
+        "aspirin ibuprofen naproxen diclofenac ketorolac ketoprofen -oxicam -coxib nimesulide \
+        indomethacin -sone -solone -onide colchicine",
+    ),
+    ("Antacid", "-prazole ranitidine famotidine sucralfate"),
+    ("Laxative", "lactulose bisacodyl polyethylene-"),
+    (
+        "Sleeping pill",
+        "zolpidem zopiclone -azepam -azolam melatonin",
+    ),
+    (
+        "Supplement",
+        "cholecalciferol cyanocobalamin tocopherol retinol folic- ascorbic- zinc- omega-3 iron calcium- magnesium-",
+    ),
+    (
+        "Vitamin",
+        "cholecalciferol cyanocobalamin tocopherol retinol folic- ascorbic- thiamine pyridoxine phytomenadione biotin",
+    ),
+    (
+        "Antihypertensive",
+        "-pril -sartan -olol -dipine -thiazide -thalidone carvedilol hydralazine methyldopa clonidine \
+        spironolactone -zosin aliskiren verapamil diltiazem indapamide minoxidil",
+    ),
+    (
+        "Antidiabetic",
+        "metformin -gliptin -gliflozin -glutide -ide insulin- pioglitazone acarbose tirzepatide exenatide",
+    ),
+    (
+        "Antiemetic",
+        "-setron metoclopramide domperidone bromopride dimenhydrinate promethazine",
+    ),
+    (
+        "Contraceptive",
+        "levonorgestrel drospirenone ethinylestradiol medroxyprogesterone",
+    ),
+];
+
+/// Returns the classes to which a medicine belongs, by its generic name in lower case.
+pub(super) fn treatments_of(generic: &str) -> Treatments {
+    let belongs = |forms: &str| {
+        forms.split_ascii_whitespace().any(|form| {
+            match (form.strip_prefix('-'), form.strip_suffix('-')) {
+                (Some(ending), _) => generic.ends_with(ending),
+                (None, Some(beginning)) => generic.starts_with(beginning),
+                (None, None) => generic == form,
+            }
+        })
+    };
+    let bit = |class: &str| TREATMENTS.iter().position(|(name, _)| *name == class);
+    CLASSES
+        .iter()
+        .filter(|(_, forms)| belongs(forms))
+        .filter_map(|(class, _)| bit(class))
+        .fold(0, |bits, n| bits | (1 << n))
+}
+
+/// Number of bytes by which spellings are looked up.
+const KEY_BYTES: usize = 3;
+
+/// Spellings with their treatments, by their first [`KEY_BYTES`] bytes.
+static SPELLINGS: LazyLock<HashMap<&'static str, Vec<(usize, &'static str)>>> =
+    LazyLock::new(|| {
+        let mut table: HashMap<&'static str, Vec<(usize, &'static str)>> = HashMap::new();
+        for (n, (_, spellings)) in TREATMENTS.iter().enumerate() {
+            for spelling in spellings.split('|') {
+                if let Some(key) = spelling.get(..KEY_BYTES) {
+                    table.entry(key).or_default().push((n, spelling));
+                }
+            }
+        }
+        table
+    });
+
+/// Returns the treatments that a text in folded form names.
+pub(super) fn named_treatments(folded: &str) -> Treatments {
+    let plain = plain_text(folded);
+    let mut named = 0;
+    if words(folded).any(|word| word_info(word).is_some_and(|info| info.is(flags::CHANGE))) {
+        named |= 1 << CHANGE_BIT;
+    }
+    for (space, _) in plain.match_indices(' ') {
+        let rest = &plain[space + 1..];
+        let Some(spellings) = rest.get(..KEY_BYTES).and_then(|key| SPELLINGS.get(key)) else {
+            continue;
+        };
+        for (n, spelling) in spellings {
+            if rest.starts_with(spelling) {
+                named |= 1 << n;
+            }
+        }
+    }
+    named
+}
+
+/// Returns the names of the treatments that a sentence of the text states without denying them, but
+/// no record names.
+pub(super) fn unrecorded_treatments(folded: &str, recorded: Treatments) -> Vec<&'static str> {
+    let mut found = 0;
+    // Nothing is named: the usual case.
+    if named_treatments(folded) & !recorded == 0 {
+        return Vec::new();
+    }
+    for sentence in folded.split(['\n', '.', ';']) {
+        let named = named_treatments(sentence) & !recorded;
+        let has = |list: &str| words(sentence).any(|w| is_one_of(w, list));
+        let is_change = named & (1 << CHANGE_BIT) != 0 && has(FUTURE_WORDS) && has(DOSE_WORDS);
+        let named = named & !(1 << CHANGE_BIT) | Treatments::from(is_change) << CHANGE_BIT;
+        let is_plan = named != 0 && has(PLAN_WORDS);
+        if is_plan && !is_denied(sentence) {
+            found |= named;
+        }
+    }
+    let all = TREATMENTS.iter().enumerate();
+    let change = (found & (1 << CHANGE_BIT) != 0).then_some("Change of dose");
+    all.filter(|(n, _)| found & (1 << n) != 0)
+        .map(|(_, (name, _))| *name)
+        .chain(change)
+        .collect()
+}
+
+/// Returns whether a sentence denies the treatment that it names: a negation stands before it, with
+/// at most [`NEGATION_WORDS_MAX`] words between them.
+fn is_denied(sentence: &str) -> bool {
+    let all: Vec<&str> = words(sentence).collect();
+    let named = |from: usize| {
+        let end = (from + 4).min(all.len());
+        named_treatments(&all[from..end].join(" ")) != 0
+    };
+    let Some(at) = (0..all.len()).find(|n| named(*n)) else {
+        return false;
+    };
+    let is_negation =
+        |word: &&str| *word == "0" || word_info(word).is_some_and(|info| info.is(flags::NEGATION));
+    let from = at.saturating_sub(NEGATION_WORDS_MAX);
+    let end = (at + 4).min(all.len());
+    all[from..at].iter().any(is_negation) || all[at..end].iter().any(is_negation)
+}
+
+/// Returns a text with a space in place of each run of other characters than letters, digits and
+/// hyphens, and one at both ends.
+fn plain_text(folded: &str) -> String {
+    let mut plain = String::with_capacity(folded.len() + 2);
+    plain.push(' ');
+    for c in folded.chars() {
+        if c.is_alphanumeric() || c == '-' {
+            plain.push(c);
+        } else if !plain.ends_with(' ') {
+            plain.push(' ');
+        }
+    }
+    plain.push(' ');
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: planned treatments are found, denied and recorded ones aren't reported. Method: a table.
+    #[test]
+    fn treatments() {
+        for (text, expect) in [
+            ("scheduled for chemotherapy", vec!["Chemotherapy"]),
+            ("the dose will be doubled.", vec!["Change of dose"]),
+            ("The dose was doubled.", vec![]),
+            (
+                "an mri has been ordered.",
+                vec!["Magnetic resonance imaging"],
+            ),
+            (
+                "will undergo angioplasty with a stent.",
+                vec!["Angioplasty", "Stent"],
+            ),
+            ("sera submetida a cirurgia", vec!["Surgery"]),
+            ("no chemotherapy is planned", vec![]),
+            ("received physiotherapy", vec![]),
+            ("persistent pain treated", vec![]),
+            ("treated with corticosteroids", vec!["Corticosteroid"]),
+            ("chemotherapy", vec![]),
+            ("also takes a multivitamin", vec!["Supplement"]),
+        ] {
+            let recorded = named_treatments("physiotherapy twice a week");
+            assert_eq!(unrecorded_treatments(text, recorded), expect, "{text}");
+        }
+        assert!(TREATMENTS.len() < CHANGE_BIT);
+        for (class, _) in CLASSES {
+            assert!(TREATMENTS.iter().any(|(name, _)| name == class), "{class}");
+        }
+        assert_eq!(
+            unrecorded_treatments("takes a statin", treatments_of("atorvastatin")),
+            Vec::<&str>::new()
+        );
+    }
+}
