@@ -2,7 +2,7 @@
 //!
 //! - **R1** no dose and no treatment that isn't in the clinics' answers;
 //! - **R2** no personal name, id number, birth date, address or contact; a caller with the right to
-//!   it sees those in the records;
+//!   it sees those in the records. What is found is cut out, and the rest of the answer is shown;
 //! - **R3** no diagnosing, no prescribing, no advice against seeing a doctor.
 //!
 //! Each rule reads the aggregated results and the final text; R1 and R3 skip echoes of the request,
@@ -29,10 +29,14 @@ use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use identity::KnownIdentities;
+use identity::{Redaction, redact_answer, redact_note};
 use medicine::find_fabrications;
-use spans::{IdentityKind, SpanKind, TextSpan, asserted_spans, text_spans};
+use spans::{SpanKind, TextSpan, asserted_spans, text_spans};
 
+pub(crate) use identity::{IDENTITY_MARKS, KnownIdentities, NameReach, redact_known};
+pub(crate) use spans::IdentityKind;
+
+pub use identity::{Disclosure, IdentityClass, IdentityPolicy, PersonalSpan, find_personal_data};
 pub use spans::VALUE_DEPTH_MAX;
 pub use verdict::{FINDINGS_MAX, Finding, Rule, Verdict, Verified};
 
@@ -47,8 +51,20 @@ const ECHO_BYTES_MAX: usize = 1024;
 /// Verifier agent: handles [`Verify`].
 #[derive(Debug, Default)]
 pub struct Verifier {
+    policy: IdentityPolicy,
     verified: u64,
     withheld: u64,
+    redacted: u64,
+}
+
+impl Verifier {
+    /// Creates a verifier with a policy for personal data.
+    pub fn with_policy(policy: IdentityPolicy) -> Self {
+        Self {
+            policy,
+            ..Self::default()
+        }
+    }
 }
 
 impl Agent for Verifier {
@@ -63,48 +79,62 @@ impl Agent for Verifier {
     }
 
     fn observe(&self) -> Value {
-        json!({"verified": self.verified, "withheld": self.withheld})
+        json!({"verified": self.verified, "withheld": self.withheld, "redacted": self.redacted})
     }
 }
 
 impl SyncHandler<Verify> for Verifier {
     fn handle(&mut self, message: Verify, _cx: &mut Context) -> Verified {
-        let verified = message.check();
+        let verified = message.check_with(&self.policy);
         self.verified += 1;
         self.withheld += u64::from(!verified.verdict.safe);
+        self.redacted += u64::from(verified.verdict.redactions > 0);
         verified
     }
 }
 
 impl Verify {
-    /// Checks the answer, and returns its verdict with the results and text that may be shown.
+    /// Checks the answer with the default policy for personal data, and returns its verdict with
+    /// the results and text that may be shown.
     pub fn check(self) -> Verified {
-        let verdict = self.verdict();
-        Verified::new(verdict, self.results, self.text)
+        self.check_with(&IdentityPolicy::default())
     }
 
-    /// Returns the verdict. An input above a limit is unsafe without a rule. The same input always
-    /// gives the same verdict.
-    pub fn verdict(&self) -> Verdict {
+    /// Checks the answer, and returns its verdict with the results and text that may be shown. An
+    /// input above a limit is unsafe without a rule. The same input always gives the same result.
+    pub fn check_with(self, policy: &IdentityPolicy) -> Verified {
+        let unchecked = |note| Verified::new(Verdict::unchecked(note), Value::Null, String::new());
         if self.bytes() > VERIFY_BYTES_MAX {
-            return Verdict::unchecked("Response is too long to be verified.");
+            return unchecked("Response is too long to be verified.");
         }
-        let too_deep = || Verdict::unchecked("Response is nested too deeply to be verified.");
-        self.apply_rules().unwrap_or_else(too_deep)
+        self.apply_rules(policy)
+            .unwrap_or_else(|| unchecked("Response is nested too deeply to be verified."))
+    }
+
+    /// Returns the verdict of [`Self::check`].
+    pub fn verdict(&self) -> Verdict {
+        self.clone().check().verdict
     }
 
     /// Applies all rules. Returns `None` if a value is nested deeper than [`VALUE_DEPTH_MAX`].
-    fn apply_rules(&self) -> Option<Verdict> {
+    fn apply_rules(&self, policy: &IdentityPolicy) -> Option<Verified> {
         let recorded = text_spans(&self.records)?;
         let shown = text_spans([&self.results])?;
         let text = self.without_echoes(&recorded);
-        let fabrications = find_fabrications(&self.records, &self.results, &text)
+        let redaction = self.redact(&recorded, policy);
+        let (stuck, cut) = identity_findings(&redaction);
+        let found = find_fabrications(&self.records, &self.results, &text)
             .into_iter()
-            .map(|note| Finding::new(Rule::R1, note));
-        let found = fabrications
-            .chain(self.check_identity(&recorded, &shown))
+            .map(|note| Finding::new(Rule::R1, note))
+            .chain(stuck)
             .chain(check_advice(&recorded, &shown, &text));
-        Some(Verdict::with_findings(found))
+        let mut found: Vec<Finding> = found.collect();
+        // A name that R1 or R3 took for a word of their own must not leave by their notes.
+        for finding in found.iter_mut().filter(|finding| finding.rule != Rule::R2) {
+            redact_note(&mut finding.note, &recorded, Identities::Withheld, policy);
+        }
+        let verdict = Verdict::with_findings(found).with_redactions(cut, redaction.count);
+        Some(Verified::new(verdict, redaction.results, redaction.text))
     }
 
     /// Returns the answer's text without quoted echoes of the request, as the records hold them,
@@ -137,30 +167,26 @@ impl Verify {
         kept
     }
 
-    fn check_identity(&self, recorded: &[TextSpan], shown: &[TextSpan]) -> Option<Finding> {
-        let known = KnownIdentities::new(recorded);
-        let nothing = KnownIdentities::default();
-        let (withheld, allowed) = match self.identities {
-            Identities::Withheld => (&known, &nothing),
-            Identities::AsRecorded => (&nothing, &known),
-        };
-        let field = shown.iter().find_map(|line| match line.kind {
-            SpanKind::Identity(kind) if !allowed.covers(&line.text) => Some(kind),
-            _ => None,
-        });
-        let in_lines = || {
-            shown
-                .iter()
-                .find_map(|line| identity::find_identity(&line.text, withheld, allowed))
-        };
-        let kind = field
-            .or_else(in_lines)
-            .or_else(|| identity::find_identity(&self.text, withheld, allowed))?;
-        Some(Finding::new(
-            Rule::R2,
-            format!("Response exposes personal data ({}).", kind.description()),
-        ))
+    fn redact(&self, recorded: &[TextSpan], policy: &IdentityPolicy) -> Redaction {
+        redact_answer(&self.results, &self.text, recorded, self.identities, policy)
     }
+}
+
+/// Returns the findings about personal data that can't be cut out, and about what was.
+fn identity_findings(redaction: &Redaction) -> (Option<Finding>, Vec<Finding>) {
+    let stuck = redaction.stuck.map(|class| {
+        let note = format!("Response exposes personal data ({}).", class.description());
+        Finding::new(Rule::R2, note)
+    });
+    let mut cut: Vec<Finding> = Vec::new();
+    for class in &redaction.classes {
+        let note = format!("Personal data was redacted ({}).", class.description());
+        let finding = Finding::new(Rule::R2, note);
+        if !cut.contains(&finding) {
+            cut.push(finding);
+        }
+    }
+    (stuck, cut)
 }
 
 fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
@@ -254,31 +280,35 @@ fn remove_disguises(text: &str) -> String {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            // NFKC would join the fraction to the number before it: "2½" must not become "21/2".
-            '½' => out.push_str(" 1/2"),
-            '¼' => out.push_str(" 1/4"),
-            '¾' => out.push_str(" 3/4"),
-            '⅓' => out.push_str(" 1/3"),
-            '⅔' => out.push_str(" 2/3"),
-            'µ' | 'μ' => out.push('u'),
-            'º' | '°' => out.push('o'),
-            '–' | '—' | '‒' | '−' | '‐' | '‑' => out.push('-'),
-            '’' | '‘' | 'ʼ' => out.push('\''),
-            '“' | '”' => out.push('"'),
-            '×' => out.push('x'),
-            c if is_invisible(c) || is_combining_mark(c) => {}
-            c if c.is_ascii() => out.push(c),
-            c => out.extend(
-                std::iter::once(c)
-                    .nfkd()
-                    .filter(|d| !is_combining_mark(*d))
-                    .map(lookalike_ascii),
-            ),
-        }
-    }
+    text.chars().for_each(|c| push_undisguised(c, &mut out));
     out
+}
+
+/// Appends a character in the form that [`remove_disguises`] gives it, which is empty for an
+/// invisible one.
+fn push_undisguised(c: char, out: &mut String) {
+    match c {
+        c if c.is_ascii() => out.push(c),
+        // NFKC would join the fraction to the number before it: "2½" must not become "21/2".
+        '½' => out.push_str(" 1/2"),
+        '¼' => out.push_str(" 1/4"),
+        '¾' => out.push_str(" 3/4"),
+        '⅓' => out.push_str(" 1/3"),
+        '⅔' => out.push_str(" 2/3"),
+        'µ' | 'μ' => out.push('u'),
+        'º' | '°' => out.push('o'),
+        '–' | '—' | '‒' | '−' | '‐' | '‑' => out.push('-'),
+        '’' | '‘' | 'ʼ' => out.push('\''),
+        '“' | '”' => out.push('"'),
+        '×' => out.push('x'),
+        c if is_invisible(c) || is_combining_mark(c) => {}
+        c => out.extend(
+            std::iter::once(c)
+                .nfkd()
+                .filter(|d| !is_combining_mark(*d))
+                .map(lookalike_ascii),
+        ),
+    }
 }
 
 /// Returns the ASCII character that `c` looks like, for characters that normalisation doesn't

@@ -26,7 +26,7 @@ pub(super) enum SpanKind {
 
 /// Kind of personal data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdentityKind {
+pub(crate) enum IdentityKind {
     Name,
     /// Part of a person's name, in a field of its own.
     NamePart,
@@ -35,20 +35,6 @@ pub(super) enum IdentityKind {
     Phone,
     Email,
     BirthDate,
-}
-
-impl IdentityKind {
-    /// Returns the kind in words, as the notes of verdicts state it.
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Name | Self::NamePart => "a person's name",
-            Self::Id => "an identification number",
-            Self::Address => "an address",
-            Self::Phone => "a phone number",
-            Self::Email => "an e-mail address",
-            Self::BirthDate => "a date of birth",
-        }
-    }
 }
 
 /// Text of one JSON value or key, or composed of several fields, with its context.
@@ -62,22 +48,33 @@ pub(super) struct TextSpan {
 /// than [`VALUE_DEPTH_MAX`].
 pub(super) fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
     let mut out = Vec::new();
-    let top = ValuePosition {
-        key: "",
-        parent: "",
-        depth: 0,
-    };
+    let top = ValuePosition::default();
     values
         .into_iter()
         .try_for_each(|value| collect_spans(value, &top, &mut out))?;
     Some(out)
 }
 
-#[derive(Clone, Copy)]
-struct ValuePosition<'a> {
+/// Place of a JSON value in the values around it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ValuePosition<'a> {
     key: &'a str,
     parent: &'a str,
     depth: usize,
+}
+
+impl<'a> ValuePosition<'a> {
+    /// Returns the place of the value under a key of the object at this place.
+    pub fn inside<'b>(&self, key: &'b str) -> ValuePosition<'b>
+    where
+        'a: 'b,
+    {
+        ValuePosition {
+            key,
+            parent: self.key,
+            depth: self.depth,
+        }
+    }
 }
 
 fn collect_spans(value: &Value, place: &ValuePosition<'_>, out: &mut Vec<TextSpan>) -> Option<()> {
@@ -173,7 +170,8 @@ fn has_any_part(key: &str, parts: &str) -> bool {
         .any(|part| key.contains(part))
 }
 
-fn span_kind(place: &ValuePosition<'_>, text: &str) -> SpanKind {
+/// Returns the kind of a text by its place.
+pub(super) fn span_kind(place: &ValuePosition<'_>, text: &str) -> SpanKind {
     if is_redacted(text) {
         return SpanKind::Plain;
     }
@@ -235,14 +233,11 @@ fn is_thing(parent: &str) -> bool {
 }
 
 /// Returns whether a value counts as a mark in place of the real one: a text whose only letters are
-/// a word such as `hidden` or `none`, whatever digits stand beside it, or any text that has neither
-/// an ASCII letter in folded form nor an ASCII digit, for example `***`, but also a Chinese name.
+/// a word such as `hidden` or `none`, whatever digits stand beside it, or any text without letters
+/// and digits of any script, for example `***`.
 fn is_redacted(text: &str) -> bool {
-    let letters: String = fold(text)
-        .chars()
-        .filter(char::is_ascii_alphabetic)
-        .collect();
-    letters.is_empty() && !text.chars().any(|c| c.is_ascii_digit())
+    let letters: String = fold(text).chars().filter(|c| c.is_alphabetic()).collect();
+    letters.is_empty() && !text.chars().any(char::is_numeric)
         || is_one_of(
             &letters,
             "redacted withheld hidden omitted removed none unknown xxx",

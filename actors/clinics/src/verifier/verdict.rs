@@ -96,8 +96,20 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Adds what was cut out: findings that don't make the answer unsafe, and the number of places.
+    pub(super) fn with_redactions(mut self, found: Vec<Finding>, redactions: u32) -> Self {
+        self.findings.extend(found);
+        self.findings.sort_by_key(|finding| finding.rule);
+        self.findings.truncate(FINDINGS_MAX);
+        Self { redactions, ..self }
+    }
+}
+
 /// Safety rule of the verifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Rule {
     /// No fabricated doses or treatments.
     R1,
