@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -8,8 +9,9 @@ use super::config::{ClinicConfig, ClinicError};
 use super::messages::{
     CheckMedications, FieldClass, GetPatient, ListPatients, MATCHES_MAX, Medications,
     PATIENTS_LISTED_MAX, PatientField, PatientFile, PatientList, PatientRecord, PatientRow,
-    PatientView, QUERY_BYTES_MAX, QueryMatches, QueryPatients, check_patient_id, notes_identify,
+    PatientView, QUERY_BYTES_MAX, QueryMatches, QueryPatients, check_patient_id,
 };
+use super::privacy::PatientIdentities;
 use super::store::{ClinicStore, fts_expression};
 
 /// Maximum number of messages of one type that a clinic agent handles at the same time. Further
@@ -127,7 +129,8 @@ impl ClinicBackend {
             .patients(PATIENTS_LISTED_MAX + 1)
             .await
             .map_err(|e| self.read_failure(e))?;
-        let (patients, truncated) = truncate_rows(found, PATIENTS_LISTED_MAX);
+        let (mut patients, truncated) = truncate_rows(found, PATIENTS_LISTED_MAX);
+        self.redact_rows(&mut patients);
         Ok(PatientList {
             patients,
             truncated,
@@ -145,9 +148,10 @@ impl ClinicBackend {
             .record(&message.patient_id)
             .await
             .map_err(|e| self.read_failure(e))?;
+        let record = record.ok_or_else(patient_not_found)?;
         let patient = self
             .access
-            .visible_record(record.ok_or_else(patient_not_found)?, principal);
+            .visible_record(record, principal, &self.store.identities);
         Ok(PatientFile { patient })
     }
 
@@ -166,11 +170,21 @@ impl ClinicBackend {
             .medications(&message.patient_id)
             .await
             .map_err(|e| self.read_failure(e))?;
-        let (patient_id, medications) = found.ok_or_else(patient_not_found)?;
+        let (patient_id, mut medications) = found.ok_or_else(patient_not_found)?;
+        self.store.identities.redact_medications(&mut medications);
         Ok(Medications {
             patient_id,
             medications,
         })
+    }
+
+    /// Cuts names and numbers of patients out of the conditions of rows, which every client sees.
+    fn redact_rows(&self, rows: &mut [PatientRow]) {
+        for row in rows {
+            if let Cow::Owned(redacted) = self.store.identities.redact(&row.condition) {
+                row.condition = redacted;
+            }
+        }
     }
 
     pub async fn query(&self, message: QueryPatients) -> Result<QueryMatches, Failure> {
@@ -194,7 +208,8 @@ impl ClinicBackend {
             .search(&expression, MATCHES_MAX + 1)
             .await
             .map_err(|e| self.read_failure(e))?;
-        let (matches, truncated) = truncate_rows(found, MATCHES_MAX);
+        let (mut matches, truncated) = truncate_rows(found, MATCHES_MAX);
+        self.redact_rows(&mut matches);
         Ok(QueryMatches {
             specialty: self.specialty.clone(),
             query: message.query,
@@ -272,17 +287,19 @@ impl FieldPolicy {
     }
 
     /// Returns the patient's record without the fields that the principal may not see. If any is
-    /// withheld, notes that identify the patient are too.
-    fn visible_record(&self, record: PatientRecord, principal: &Principal) -> PatientView {
-        let mut redacted: Vec<PatientField> = PatientField::ALL
+    /// withheld, what identifies a patient of the clinic is cut out of the free texts.
+    fn visible_record(
+        &self,
+        mut record: PatientRecord,
+        principal: &Principal,
+        patients: &PatientIdentities,
+    ) -> PatientView {
+        let redacted: Vec<PatientField> = PatientField::ALL
             .into_iter()
             .filter(|f| !self.may_see(*f, principal))
             .collect();
-        if !redacted.is_empty()
-            && !redacted.contains(&PatientField::Notes)
-            && notes_identify(&record)
-        {
-            redacted.push(PatientField::Notes);
+        if !redacted.is_empty() {
+            patients.redact_record(&mut record, &redacted);
         }
         let seen =
             |field: PatientField, value: String| (!redacted.contains(&field)).then_some(value);

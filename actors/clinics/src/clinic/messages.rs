@@ -2,7 +2,6 @@ use std::fmt;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
-use callboard_message::text::folded_words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -17,10 +16,6 @@ pub const QUERY_BYTES_MAX: usize = 512;
 pub const MATCHES_MAX: usize = 100;
 /// Maximum rows in the reply to [`ListPatients`]; `truncated` is set if there are more.
 pub const PATIENTS_LISTED_MAX: usize = 1_000;
-
-/// Minimum length, in characters, of a name's word that makes notes identifying if they contain it.
-/// Shorter words are ignored, for example "de" and initials.
-const NAME_WORD_CHARS_MIN: usize = 3;
 
 /// Lists the clinic's patients: id and condition of each, no names.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
@@ -260,32 +255,10 @@ impl PatientRecord {
     }
 }
 
-/// Returns whether the notes of a record identify the patient: they hold a word of the name that
-/// isn't too short, or the birth date, government id, address or phone as the record has it, apart
-/// from case, accents, spaces and punctuation. Such notes are treated as identifying and excluded
-/// from searches.
-pub(super) fn notes_identify(record: &PatientRecord) -> bool {
-    let notes = folded_words(&record.notes);
-    let names_patient = folded_words(&record.name)
-        .iter()
-        .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
-    let joined = notes.concat();
-    let quotes_field = [
-        PatientField::BirthDate,
-        PatientField::GovernmentId,
-        PatientField::Address,
-        PatientField::Phone,
-    ]
-    .into_iter()
-    .filter_map(|field| record.text(field))
-    .map(|text| folded_words(text).concat())
-    .any(|text| !text.is_empty() && joined.contains(&text));
-    names_patient || quotes_field
-}
-
 /// Record of a patient as visible to one principal.
 ///
-/// A withheld field is absent and listed in `redacted`; a present value is never a placeholder.
+/// A withheld field is absent and listed in `redacted`. If any is withheld, identifying data in the
+/// free texts is replaced by its class in brackets, for example `[name]`.
 #[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[debug("PatientView {{ redacted: {redacted:?}, .. }}")]
 pub struct PatientView {

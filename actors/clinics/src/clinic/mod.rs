@@ -3,11 +3,12 @@
 //! Each clinic has a SQLite file of its own. It doesn't know other clinics, and no message returns
 //! its whole data. [`ListPatients`] and [`QueryPatients`] return ids and conditions. A patient's
 //! record is returned by id only, and without identifying fields unless both principal and purpose
-//! allow them.
+//! allow them. Then names and numbers of patients are cut out of notes and other free texts too.
 
 mod agent;
 mod config;
 mod messages;
+mod privacy;
 mod seed;
 mod store;
 #[cfg(test)]

@@ -11,9 +11,8 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep};
 
 use super::config::{ClinicConfig, ClinicError};
-use super::messages::{
-    Medication, PATIENT_ID_BYTES_MAX, PatientField, PatientRecord, notes_identify,
-};
+use super::messages::{Medication, PATIENT_ID_BYTES_MAX, PatientField, PatientRecord};
+use super::privacy::{PatientIdentities, without_marks};
 
 /// Maximum size of a seed file, in bytes. A larger file is rejected, and the clinic can't be
 /// opened. Fixed.
@@ -361,9 +360,15 @@ async fn insert_seed(
             .await?;
         }
     }
+    let mut identities = PatientIdentities::default();
+    for patient in &seed.patients {
+        identities.insert(&patient.name, &patient.government_id, &patient.phone);
+    }
     for patient in &seed.patients {
         insert_patient(db, patient).await?;
-        index_patient(db, patient).await?;
+        let mut searched = patient.clone();
+        identities.redact_record(&mut searched, &PatientField::ALL);
+        index_patient(db, &searched).await?;
     }
     sqlx::query("INSERT INTO clinic (id, specialty) VALUES (?1, ?2)")
         .bind(&config.id)
@@ -407,6 +412,7 @@ async fn insert_patient(
     Ok(())
 }
 
+/// Adds a patient to the search index. Identifying data must have been cut out of the texts.
 async fn index_patient(
     db: &mut SqliteConnection,
     patient: &PatientRecord,
@@ -415,25 +421,20 @@ async fn index_patient(
         .medications
         .iter()
         .map(|m| {
-            folded_words(&format!(
+            folded_words(&without_marks(&format!(
                 "{} {} {} {} {}",
                 m.name, m.dose, m.unit, m.frequency, m.route
-            ))
+            )))
             .join(" ")
         })
         .collect();
-    let notes = if notes_identify(patient) {
-        String::new()
-    } else {
-        folded_words(&patient.notes).join(" ")
-    };
     sqlx::query(
         "INSERT INTO search (patient_id, condition, medications, notes) VALUES (?1, ?2, ?3, ?4)",
     )
     .bind(&patient.patient_id)
-    .bind(folded_words(&patient.condition).join(" "))
+    .bind(folded_words(&without_marks(&patient.condition)).join(" "))
     .bind(medications.join(" "))
-    .bind(notes)
+    .bind(folded_words(&without_marks(&patient.notes)).join(" "))
     .execute(db)
     .await?;
     Ok(())

@@ -8,6 +8,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 use super::config::{ClinicConfig, ClinicError};
 use super::messages::{Medication, PatientRecord, PatientRow};
+use super::privacy::PatientIdentities;
 use super::seed::{BUSY_TIMEOUT, SynonymPhrase, open_error, prepare_database};
 
 /// Maximum number of database connections that read at the same time. Further reads wait up to five
@@ -19,10 +20,13 @@ pub const READERS_MAX: u32 = 4;
 const READER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Database of a clinic. It is filled at the first start, then only read.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 pub(super) struct ClinicStore {
     readers: SqlitePool,
     pub synonyms: Synonyms,
+    /// Names and numbers of all patients. Never printed.
+    #[debug(skip)]
+    pub identities: PatientIdentities,
 }
 
 impl ClinicStore {
@@ -47,7 +51,12 @@ impl ClinicStore {
         let mut synonyms = read_synonyms(&readers).await.map_err(told)?;
         // Words of the specialty match all patients of the clinic, so they don't narrow a query.
         synonyms.ignored = folded_words(&config.specialty);
-        Ok(Self { readers, synonyms })
+        let identities = read_identities(&readers).await.map_err(told)?;
+        Ok(Self {
+            readers,
+            synonyms,
+            identities,
+        })
     }
 
     /// Returns up to `rows_max` patients, sorted by id.
@@ -176,6 +185,18 @@ fn patient_row((patient_id, condition): (String, String)) -> PatientRow {
         patient_id,
         condition,
     }
+}
+
+async fn read_identities(readers: &SqlitePool) -> Result<PatientIdentities, sqlx::Error> {
+    let rows: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT name, government_id, phone FROM patient ORDER BY rowid")
+            .fetch_all(readers)
+            .await?;
+    let mut identities = PatientIdentities::default();
+    for (name, government_id, phone) in rows {
+        identities.insert(&name, &government_id, &phone);
+    }
+    Ok(identities)
 }
 
 async fn read_synonyms(readers: &SqlitePool) -> Result<Synonyms, sqlx::Error> {
