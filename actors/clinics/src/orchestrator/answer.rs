@@ -122,7 +122,7 @@ impl ClinicAnswer {
         &self.steps
     }
 
-    /// Returns the verifier's verdict; `None` if the verifier wasn't reached, couldn't check the
+    /// Returns the verifier's verdict, with the number of redactions; `None` if the verifier wasn't reached, couldn't check the
     /// answer, or contradicted itself.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
@@ -143,12 +143,12 @@ pub(super) struct AnswerDraft {
 }
 
 /// Sends the text and step outcomes of a draft to the verifier, but not the plan. Returns the
-/// answer if the verifier says that it is safe: without times, and without the unusable text of a
-/// `raw_response` step.
+/// answer if the verifier says that it is safe: text and steps as the verifier returned them, without
+/// times, and without the unusable text of a `raw_response` step.
 ///
 /// # Errors
 /// The verdict, if the draft isn't safe; `None`, if the call is cancelled, or the verifier is
-/// unavailable, late, or contradicts itself.
+/// unavailable, late, contradicts itself, or returns results of other steps.
 pub(super) async fn verify_draft(
     draft: AnswerDraft,
     verifier: &AgentRef,
@@ -175,13 +175,22 @@ pub(super) async fn verify_draft(
         .within(within)
         .await
     {
-        Ok(Verified { verdict, .. }) if verdict.safe && verdict.rule.is_none() => {
+        Ok(Verified {
+            verdict,
+            results,
+            text,
+        }) if verdict.safe && verdict.rule.is_none() => {
             let AnswerDraft {
-                status,
-                mut plan,
-                steps,
-                text,
+                status, mut plan, ..
             } = draft;
+            // Exactly what was verified is shown: personal data may have been cut out of it.
+            let steps = match serde_json::from_value::<Vec<StepOutcome>>(results) {
+                Ok(steps) if are_same_steps(&steps, &draft.steps) => steps,
+                _ => {
+                    callboard_message::log::error!(call = %call.id, principal = call.principal.id, "verifier returned results of other steps: answer withheld");
+                    return Err(None);
+                }
+            };
             // An unusable planner output may hold anything, so only the reason is shown.
             for step in plan.iter_mut().filter(|step| step.action == RAW_RESPONSE) {
                 step.parameters.remove("text");
@@ -207,6 +216,17 @@ pub(super) async fn verify_draft(
             Err(None)
         }
     }
+}
+
+/// Returns whether the verifier returned the outcomes of the steps that it was asked about.
+fn are_same_steps(verified: &[StepOutcome], asked: &[StepOutcome]) -> bool {
+    let same = |(v, a): (&StepOutcome, &StepOutcome)| {
+        v.step_id == a.step_id
+            && v.action == a.action
+            && v.result.is_some() == a.result.is_some()
+            && v.error.is_some() == a.error.is_some()
+    };
+    verified.len() == asked.len() && verified.iter().zip(asked).all(same)
 }
 
 #[cfg(test)]
