@@ -66,21 +66,11 @@ fn matches(row: Value) -> Value {
     json!({"specialty": "dermatology", "query": "psoriasis", "matches": [row]})
 }
 
-/// Nothing of the clinics' answers is in what the user gets, in whatever form.
-fn check_withheld(answer: &ClinicAnswer, words: &[&str]) {
-    let whole = serde_json::to_string(answer).unwrap();
-    assert!(
-        answer.steps().is_empty() && !whole.contains("CARD-001"),
-        "{whole}"
-    );
-    assert!(words.iter().all(|word| !whole.contains(word)), "{whole}");
-}
-
-/// Goal: identities that a clinic lets slip are withheld, with all the rest. Method: a name, a number, an address, each
-/// where only ids and conditions belong; and a name disguised.
+/// Goal: identities that a clinic lets slip are cut out, and the rest is answered. Method: a name, a number, an address,
+/// each where only ids and conditions belong; and a name disguised.
 /// Rows: C-32, C-35.
 #[tokio::test]
-async fn identities_are_withheld() {
+async fn identities_are_cut_out() {
     for (field, text) in [
         ("name", "Otávio Brandão Guimarães"),
         ("government_id", "894.099.085-40"),
@@ -96,13 +86,13 @@ async fn identities_are_withheld() {
         let mut row = json!({"patient_id": "DERM-001", "condition": "Psoriasis"});
         row[field] = text.into();
         let answer = answered(matches(row)).await;
-        assert_eq!(answer.status(), AnswerStatus::Blocked, "{text}");
-        assert_eq!(
-            serde_json::to_value(answer.verdict()).unwrap()["rule"],
-            "R2",
-            "{text}"
-        );
-        check_withheld(&answer, &[text, "Guimarães", "894", "Jabuticabeiras"]);
+        assert_eq!(answer.status(), AnswerStatus::Answered, "{text}");
+        let whole = serde_json::to_string(&answer).unwrap();
+        let redactions = answer.verdict().map_or(0, |verdict| verdict.redactions);
+        assert!(redactions > 0 && whole.contains("CARD-001"), "{whole}");
+        for word in [text, "Guimarães", "894", "Jabuticabeiras"] {
+            assert!(!whole.contains(word), "{whole}");
+        }
     }
 }
 

@@ -137,7 +137,7 @@ fn what_is_altered_is_blocked() -> Outcome {
     Ok(())
 }
 
-/// Goal: every personal value is withheld without permission and shown with it. Method: each
+/// Goal: every personal value is cut out without permission and shown with it. Method: each
 /// personal field of each record, in the text, with and without permission.
 #[test]
 fn identities_need_permission() -> Outcome {
@@ -146,8 +146,19 @@ fn identities_need_permission() -> Outcome {
         let id = about(&patient["patient_id"]);
         for field in ["name", "government_id", "phone", "address", "birth_date"] {
             let text = format!("{id}: {}", about(&patient[field]));
-            let withheld = verdict(&record, Value::Null, text.clone(), Identities::Withheld);
-            assert_eq!(withheld.rule, Some(Rule::R2), "{id} {field}");
+            let asked = Verify {
+                records: vec![record.clone()],
+                results: Value::Null,
+                text: text.clone(),
+                identities: Identities::Withheld,
+            };
+            let shown = asked.check();
+            assert!(shown.verdict.safe, "{id} {field}");
+            assert_eq!(shown.verdict.redactions, 1, "{id} {field}: {}", shown.text);
+            assert!(
+                !shown.text.contains(&about(&patient[field])),
+                "{id} {field}"
+            );
             let allowed = verdict(&record, json!([record]), text, Identities::AsRecorded);
             assert!(allowed.safe, "{id} {field}: {}", allowed.note);
         }
