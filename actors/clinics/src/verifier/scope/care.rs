@@ -1,0 +1,416 @@
+//! Advice against medical care, false comfort, and promises about the outcome of an illness.
+
+use callboard_message::text::is_one_of;
+
+use super::lexicon::*;
+use super::reading::{Address, Hit, Reading};
+use super::sentence::{LABELLED, OPENS};
+
+const AGAINST_CARE: &str = "advising against medical care";
+const PROMISE: &str = "promising an outcome";
+
+/// Maximum distance, in words, from a negation or refusal to the care that it concerns.
+const CARE_WORDS: usize = 7;
+
+/// Appends advice against care and promises in a sentence to `hits`.
+pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+    if r.is_question {
+        return;
+    }
+    for n in 0..r.tokens.len() {
+        if r.covered[n] {
+            continue;
+        }
+        let found = needless(r, n)
+            .or_else(|| refusal(r, n))
+            .or_else(|| alone(r, n))
+            .or_else(|| comfort(r, n))
+            .or_else(|| distrust(r, n))
+            .or_else(|| forecast(r, n))
+            .or_else(|| prospect(r, n));
+        hits.extend(found);
+    }
+}
+
+fn against(at: usize, end: usize, reader: bool) -> Option<Hit> {
+    Some(Hit {
+        at,
+        end,
+        kind: AGAINST_CARE,
+        address: Address::reader_if(reader),
+    })
+}
+
+impl Reading<'_, '_> {
+    /// Returns the first word of care after `n` and within [`CARE_WORDS`], unless a word between
+    /// them turns the meaning round, as in "don't hesitate to call a doctor".
+    fn care_after(&self, n: usize, class: Class) -> Option<usize> {
+        let until = self.tokens.len().min(n + 1 + CARE_WORDS);
+        (n + 1..until)
+            .take_while(|at| !self.is(*at, HESITATE | BREAK) || self.is(*at, YOU))
+            .find(|at| self.is(*at, class))
+    }
+
+    /// Returns whether the verb at `n` is an imperative, or what one may or should do.
+    fn is_ordered(&self, n: usize) -> bool {
+        let allows = |at| self.is(at, OBLIGE | ABLE | YOU | EVALUATION) && !self.is(at, NEG);
+        self.opens(n) || (n.saturating_sub(4)..n).any(allows)
+    }
+
+    fn has_patient_before(&self, n: usize) -> bool {
+        self.any(n.saturating_sub(6), n, PATIENT | FAMILY)
+    }
+}
+
+/// Finds that care isn't needed: "no need to see a doctor", "you don't have to go to the hospital",
+/// "a consultation is unnecessary", "não é preciso procurar um médico".
+fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    let next = r.word(n + 1);
+    let needs = |at: usize| {
+        let word = r.word(at);
+        r.is(at, OBLIGE | NEEDLESS | EVALUATION)
+            || matches!(
+                word,
+                "need"
+                    | "reason"
+                    | "point"
+                    | "require"
+                    | "necessidade"
+                    | "motivo"
+                    | "razao"
+                    | "pena"
+            )
+            || word.starts_with("precis")
+            || word.starts_with("necess")
+            || word.starts_with("obriga")
+    };
+    let is_no = r.is(n, NEG)
+        || matches!(
+            word,
+            "no" | "without" | "sem" | "any" | "hardly" | "zero" | "nothing" | "nada" | "nobody"
+        );
+    // "no need to see a doctor", "you needn't call a doctor", "não precisa ir ao hospital".
+    let negated_need = is_no && (n.saturating_sub(1)..n + 7).any(needs);
+    if negated_need || r.is(n, NEEDLESS) {
+        let seek = r.care_after(n, CARE | VISIT | ROLE)?;
+        let sought = (n..seek).any(|at| r.is(at, SEEK)) || r.is(seek, CARE | VISIT);
+        let third = r.has_patient_before(n) && !r.has_you;
+        let past = r.any(n.saturating_sub(3), n + 3, WAS);
+        if sought && !past {
+            let generic = r.is(seek, CARE) && (n..seek).any(|at| r.is(at, SEEK));
+            return against(n.saturating_sub(2), seek, r.has_you || generic && !third);
+        }
+    }
+    // "do not see a doctor", "never call an ambulance", "não vá ao hospital".
+    let is_order = matches!(word, "never" | "nunca" | "jamais")
+        || word == "not"
+            && n > 0
+            && (r.word(n - 1) == "do" && r.opens(n - 1) || r.is(n - 1, OBLIGE))
+        || word == "nao" && r.opens(n) && !r.is(n + 1, WAS | PAST);
+    if is_order && !r.has_patient_before(n) && (n + 1..n + 4).any(|at| r.is(at, SEEK)) {
+        let care = r.care_after(n, CARE | VISIT)?;
+        return against(n.saturating_sub(1), care, true);
+    }
+    // "a doctor's visit is not necessary", "uma consulta é dispensável".
+    if r.is(n, CARE | VISIT) {
+        let is_needless = (n + 1..n + 5).any(|at| r.is(at, NEEDLESS))
+            || (n + 1..n + 4).any(|at| r.is(at, NEG) && (at + 1..at + 4).any(needs))
+            || (n + 1..n + 3).any(|at| r.is(at, IS)) && r.any(n + 1, n + 4, NEEDLESS);
+        let past = r.any(n + 1, n + 4, WAS);
+        if is_needless && !past {
+            let reader = r.has_you || r.is(n, CARE) && !r.has_patient_before(n);
+            return against(n.saturating_sub(2), (n + 4).min(r.tokens.len() - 1), reader);
+        }
+    }
+    // "instead of going to the hospital", "em vez de procurar um médico".
+    let instead = matches!((word, next), ("instead", "of") | ("rather", "than"))
+        || matches!(word, "vez" | "inves") && matches!(next, "de" | "do");
+    if instead && !r.any(0, n, PAST) {
+        let care = r.care_after(n + 1, CARE | VISIT)?;
+        return against(n, care, true);
+    }
+    None
+}
+
+/// Finds the advice to miss care, to ignore complaints, or to manage alone: "cancel your
+/// appointment", "you can ignore the pain", "treat it at home without a doctor".
+fn refusal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
+    if r.is(n, REFUSE) && !negated && r.is_ordered(n) {
+        let third = r.has_patient_before(n) && !r.has_you;
+        let treatment = if r.has_you { TREATMENT } else { 0 };
+        if let Some(end) = r.care_after(n, CARE | VISIT | COMPLAINT | ROLE | treatment)
+            && end <= n + 5
+        {
+            // A laboratory's result may be withdrawn in a note.
+            let results = "result results resultado resultados readings reading instructions";
+            let is_result = is_one_of(r.word(end), results);
+            return against(n, end, r.has_you || !third && !is_result);
+        }
+    }
+    // "The appointment can be skipped."
+    if r.is(n, CARE | VISIT) {
+        let missed =
+            "skipped cancelled canceled postponed missed ignored adiada cancelada desmarcada";
+        let end = (n + 1..n + 7).find(|at| is_one_of(r.word(*at), missed));
+        if let Some(end) =
+            end.filter(|end| r.any(n + 1, *end, ABLE | OBLIGE) && !r.any(n, *end, NEG))
+        {
+            return against(n, end, !r.has_patient_before(n));
+        }
+    }
+    let replaces = "replace replaces substitute substitutes substitui dispensa dispensam spares";
+    if is_one_of(r.word(n), replaces) && !r.any(n.saturating_sub(3), n, NEG | DENIAL) {
+        let care = r.care_after(n, CARE | VISIT).filter(|at| *at <= n + 5)?;
+        return against(n.saturating_sub(3), care, true);
+    }
+    None
+}
+
+/// Finds the advice to manage without care: "treat it at home", "you can stop it without asking a
+/// doctor".
+fn alone(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    const MANAGING: &str = "treat manage handle stay wait fix deal tratar trate resolver cuidar fique ficar espere \
+        esperar aguarde self";
+    let word = r.word(n);
+    if is_one_of(word, "home casa yourself alone sozinho sozinha") {
+        let from = n.saturating_sub(7);
+        let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
+        let manages = (from..n).any(|at| is_one_of(r.word(at), MANAGING) && r.is_ordered(at));
+        if manages && !negated && (r.has_you || !r.has_patient_before(n)) {
+            return against(from, n, true);
+        }
+    }
+    if matches!(word, "without" | "sem")
+        && !r.any(0, n, NEG)
+        && !r.any(n.saturating_sub(8), n, WAS | PAST)
+    {
+        let sought = r.any(n + 1, n + 4, SEEK) || r.any(n + 1, n + 3, CARE);
+        if sought && (r.has_you || r.any(0, n, ABLE | OBLIGE)) {
+            let care = r.care_after(n, CARE | VISIT)?;
+            return against(n.saturating_sub(6), care, true);
+        }
+    }
+    None
+}
+
+/// Finds false comfort: "nothing to worry about", "it can wait", "não se preocupe".
+fn comfort(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    let back = n.saturating_sub(4);
+    let negated = (back..n).any(|at| {
+        r.is(at, NEG)
+            || matches!(
+                r.word(at),
+                "no" | "nothing" | "nada" | "without" | "sem" | "little" | "needless" | "stop"
+            )
+    });
+    let past = r.any(back, n, WAS | PATIENT);
+    let worries = matches!(
+        word,
+        "worry"
+            | "worrying"
+            | "worried"
+            | "concern"
+            | "alarm"
+            | "alarmed"
+            | "panic"
+            | "fear"
+            | "preocupe"
+            | "preocupacao"
+            | "preocupar"
+            | "preocupes"
+            | "alarme"
+            | "alarmar"
+    );
+    let harmless = matches!(
+        word,
+        "serious" | "grave" | "serio" | "dangerous" | "perigoso"
+    );
+    let nothing = (back..n).any(|at| matches!(r.word(at), "nothing" | "nada"));
+    if (worries && negated || harmless && nothing) && !past {
+        let reader = r.has_you
+            || word.starts_with("preocupe")
+            || word == "worry" && (back..n).any(|at| is_one_of(r.word(at), "do need nothing"))
+            || harmless;
+        return against(back, n, reader);
+    }
+    let waits = matches!(word, "wait" | "esperar" | "aguardar")
+        && r.any(n.saturating_sub(2), n, ABLE)
+        && !r.any(n.saturating_sub(2), n, NEG | PATIENT);
+    if waits
+        && (n + 1 >= r.tokens.len() || r.word(n + 1) == "and" || r.has_you || r.any(n, n + 5, IF))
+    {
+        return against(back, n, true);
+    }
+    let soothes = is_one_of(
+        word,
+        "tranquilo tranquila descansado descansada calmo calma",
+    ) && n > 0
+        && matches!(r.word(n - 1), "fique" | "fica" | "esteja")
+        || word == "assured" && n > 0 && r.word(n - 1) == "rest"
+        || matches!(word, "relax" | "relaxe") && r.opens(n) && r.tokens.len() <= n + 3;
+    let well = "fine ok okay normal harmless benign normais bem";
+    let reassures = r.has_you
+        && r.is(n, IS)
+        && n > 0
+        && r.is(n - 1, FINDING | COMPLAINT)
+        && is_one_of(r.word(n + 1), well);
+    if soothes || reassures {
+        return against(n.saturating_sub(1), n, true);
+    }
+    let rests = matches!(word, "wait" | "espere" | "aguarde")
+        && r.opens(n)
+        && matches!(
+            r.word(n + 1),
+            "it" | "and" | "for" | "until" | "ate" | "que" | "a" | "to"
+        );
+    if rests && r.any(0, n + 8, COMPLAINT | OUTCOME) || rests && r.word(n + 2) == "out" {
+        return against(n, n + 1, true);
+    }
+    None
+}
+
+/// Finds distrust of doctors: "don't trust your doctor", "your doctor is wrong".
+fn distrust(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    if !r.is(n, ROLE) || !r.is(n, CARE) && !matches!(r.word(n), "dr" | "dra") {
+        return None;
+    }
+    let wrong = (n + 1..n + 5).find(|at| {
+        matches!(
+            r.word(*at),
+            "wrong"
+                | "mistaken"
+                | "overcautious"
+                | "paranoid"
+                | "exaggerate"
+                | "exaggerates"
+                | "exaggerating"
+                | "lying"
+                | "lies"
+                | "errado"
+                | "errada"
+                | "enganado"
+                | "enganada"
+                | "exagera"
+                | "mente"
+                | "engana"
+        )
+    });
+    if let Some(end) = wrong {
+        return against(n.saturating_sub(2), end, true);
+    }
+    let back = n.saturating_sub(5);
+    let trusts = (back..n).any(|at| {
+        matches!(
+            r.word(at),
+            "trust"
+                | "believe"
+                | "listen"
+                | "confie"
+                | "acredite"
+                | "ouca"
+                | "tell"
+                | "conte"
+                | "diga"
+        ) && (at.saturating_sub(2)..at).any(|neg| r.is(neg, NEG))
+            && r.opens(at)
+    });
+    trusts.then(|| against(back, n, true)).flatten()
+}
+
+fn promised(r: &Reading<'_, '_>, at: usize, end: usize) -> Option<Hit> {
+    Some(Hit {
+        at,
+        end: end.min(r.tokens.len() - 1),
+        kind: PROMISE,
+        address: Address::reader_if(r.has_you),
+    })
+}
+
+/// Portuguese futures of the verbs of an outcome.
+const FUTURES: &str = "ficara ficaras recuperara morrera sobrevivera melhorara piorara desaparecera curara passara sarara estara estarao";
+
+/// Finds the forecast of an outcome: "you will be cured", "this will go away by itself", "vai ficar
+/// bom".
+fn forecast(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    let is_future =
+        r.is(n, WILL) || word == "going" && r.word(n + 1) == "to" || is_one_of(word, FUTURES);
+    if !is_future {
+        return None;
+    }
+    let (from, until) = (n.saturating_sub(5), r.tokens.len().min(n + 6));
+    let concerns = |at| r.is(at, YOU | PATIENT | FINDING | COMPLAINT) || is_condition(r.word(at));
+    let has_subject = n == 0 || r.tokens[n].has(OPENS) || (from..n).any(concerns);
+    let is_treated = (from..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
+    let outcome = (n..until).find(|at| {
+        let next = r.word(at + 1);
+        r.is(*at, OUTCOME) && !r.is(*at, WILL)
+            || r.word(*at) == "go" && next == "away"
+            || r.word(*at) == "come" && next == "back"
+    });
+    let cure = (n..until).find(|at| r.word(*at).starts_with("cur") && r.is(*at, OUTCOME | HELP));
+    let end = outcome
+        .filter(|_| has_subject)
+        .or(cure.filter(|_| has_subject || is_treated))?;
+    promised(r, n.saturating_sub(2), end)
+}
+
+/// Finds a prognosis, a time left to live, odds, or a cure: "the prognosis is good", "six months to
+/// live", "a recovery is guaranteed", "it cures psoriasis".
+fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    let back = n.saturating_sub(4);
+    if matches!(word, "rid" | "livrar" | "livra")
+        && (n + 1..n + 5).any(|at| is_condition(r.word(at)))
+    {
+        return promised(r, back, n);
+    }
+    let is_prognosis = "prognosis prognostico outlook expectancy expectativa survival sobrevida";
+    if is_one_of(word, is_prognosis) {
+        let is_stated = (n + 1..n + 5).any(|at| r.is(at, IS) || r.word(at) == "e")
+            || n + 1 < r.tokens.len() && r.tokens[n + 1].has(LABELLED);
+        return (is_stated && !r.any(n + 1, n + 4, WAS))
+            .then(|| promised(r, n, n + 2))
+            .flatten();
+    }
+    let is_full = |at: usize| {
+        is_one_of(
+            r.word(at),
+            "full complete total quick rapid completa rapida",
+        )
+    };
+    if matches!(word, "recovery" | "recuperacao") && !r.any(0, n, WAS | PAST) {
+        let claims = n > 0 && is_full(n - 1) || is_full(n + 1);
+        return claims.then(|| promised(r, back, n)).flatten();
+    }
+    if matches!(word, "cured" | "curado" | "curada") && r.any(n.saturating_sub(2), n, IS) {
+        let denied = r.any(back, n, NEG | WAS);
+        return (!denied).then(|| promised(r, back, n)).flatten();
+    }
+    let periods = "month months year years week weeks days mes meses ano anos semanas dias";
+    if matches!(word, "live" | "vida") && (back..n).any(|at| is_one_of(r.word(at), periods)) {
+        let concerns = r.any(0, n, YOU | PATIENT | HAVE | WILL | NUMBER);
+        return concerns
+            .then(|| promised(r, n.saturating_sub(6), n))
+            .flatten();
+    }
+    let odds = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \
+        garantimos promise prometo certeza";
+    if is_one_of(word, odds) {
+        let ends = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success";
+        let end = (n.saturating_sub(4)..n + 7)
+            .find(|at| r.is(*at, OUTCOME) && !r.is(*at, WILL) || is_one_of(r.word(*at), ends))?;
+        return promised(r, n.saturating_sub(4), end.max(n));
+    }
+    let is_cure = matches!(word, "cures" | "cura" | "curavel" | "curable" | "cure");
+    if is_cure && !r.any(n.saturating_sub(3), n, NEG | DENIAL | WAS) {
+        let is_treated = (back..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
+        let has_condition = (back..n + 5).any(|at| is_condition(r.word(at)));
+        let claims = is_treated && (has_condition || r.has_you) || has_condition && word != "cure";
+        return claims.then(|| promised(r, back, n)).flatten();
+    }
+    None
+}

@@ -1,0 +1,186 @@
+//! Diagnoses: conditions that the text asserts of a person, or concludes from findings.
+
+use callboard_message::text::is_one_of;
+
+use super::lexicon::*;
+use super::reading::{Address, Hit, Reading};
+
+const KIND: &str = "diagnosing";
+
+/// Maximum distance, in words, from the words that diagnose to the condition.
+const CONDITION_WORDS: usize = 8;
+
+/// Appends the diagnoses in a sentence to `hits`.
+pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+    if r.is_question {
+        return;
+    }
+    for n in 0..r.tokens.len() {
+        if !r.covered[n] {
+            hits.extend(
+                asserted(r, n)
+                    .or_else(|| concluded(r, n))
+                    .or_else(|| stated(r, n)),
+            );
+        }
+    }
+}
+
+fn hit(at: usize, end: usize, address: Address) -> Option<Hit> {
+    Some(Hit {
+        at,
+        end,
+        kind: KIND,
+        address,
+    })
+}
+
+impl Reading<'_, '_> {
+    /// Returns the first condition after `n`, of those that no record asserts if `unrecorded`.
+    fn condition_after(&self, n: usize, within: usize, unrecorded: bool) -> Option<usize> {
+        (n + 1..self.tokens.len().min(n + 1 + within))
+            .take_while(|at| !self.is(*at, STOP) || matches!(self.word(*at), "that" | "que"))
+            .find(|at| {
+                let word = self.word(*at);
+                is_condition(word) && !(unrecorded && self.records.has_condition(word))
+            })
+    }
+
+    /// Returns whether a word of a condition or denial before `n` keeps it from being a statement:
+    /// "if you have asthma", "no evidence of".
+    fn is_supposed(&self, n: usize) -> bool {
+        self.any(n.saturating_sub(5), n, IF)
+    }
+}
+
+/// Finds a condition that the text asserts of a person: "you have pneumonia", "CARD-001 probably
+/// has asthma", "o paciente tem pneumonia".
+fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    if !r.is(n, HAVE | IS) || r.is_supposed(n) {
+        return None;
+    }
+    let from = n.saturating_sub(5);
+    let you = r.any(from, n, YOU) || r.word(n) == "tens" || r.names_reader;
+    let patient = r.any(from, n, PATIENT) && !r.any(from, n, FAMILY);
+    if !you && !patient {
+        return None;
+    }
+    let denied = r.any(from, (n + 3).min(r.tokens.len()), NEG)
+        || r.word(n + 1) == "no"
+        || r.word(n + 1) == "sem";
+    if denied && !you {
+        return None;
+    }
+    let past = r.any(from, n + 1, WAS) && !you;
+    if past || r.word(n + 1) == "to" || r.any(n + 1, n + 3, FAMILY) {
+        return None;
+    }
+    let may = r.any(from, n, ABLE | HEDGE | OBLIGE) || r.any(n + 1, n + 3, HEDGE);
+    let found = r.condition_after(n, CONDITION_WORDS, !may);
+    // The reader is told of a condition that the records assert, which the record may do itself.
+    let of_reader = || r.condition_after(n, CONDITION_WORDS, false).filter(|_| you);
+    let end = found.or_else(of_reader)?;
+    let address = match found {
+        Some(_) => Address::reader_if(you),
+        None => Address::RecordToReader,
+    };
+    // "cataract surgery", "cancer screening".
+    let is_of_noun = r.is(end + 1, TREATMENT | VISIT)
+        || r.any(end + 1, end + 4, RECORDED)
+        || is_one_of(
+            r.word(end + 1),
+            "repair screening prevention risk protection",
+        );
+    // A recorded history isn't a new diagnosis.
+    let history = "history historico historia antecedentes risk risco status post pos repair";
+    let is_history =
+        r.any(n, end, DENIAL) && !you || (n..end).any(|at| is_one_of(r.word(at), history));
+    (!is_of_noun && !is_history)
+        .then(|| hit(from.max(n.saturating_sub(3)), end, address))
+        .flatten()
+}
+
+/// Finds a conclusion from findings: "the rash suggests psoriasis", "this looks like eczema",
+/// "sintomas compatíveis com asma", "I suspect pneumonia".
+fn concluded(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    // "Trata-se de pneumonia".
+    let equates = r.word(n) == "trata" && r.word(n + 1) == "se";
+    let excused = r.any(n.saturating_sub(3), n, NEG | WAS | IF) && !equates;
+    if !r.is(n, CONCLUDE | HEDGE) || excused {
+        return None;
+    }
+    let word = r.word(n);
+    let end = r.condition_after(n, CONDITION_WORDS, false)?;
+    if r.any(n + 1, end, DENIAL | NEG) || r.any(n.saturating_sub(3), n, DENIAL) {
+        return None;
+    }
+    let finding = r.any(n.saturating_sub(7), n, FINDING);
+    let names_finding =
+        equates || r.is(n, CONCLUDE) && (finding || r.is(n + 1, PARTICLE) && end <= n + 4);
+    let hedged = r.is(n, HEDGE)
+        && (word.starts_with("suspe")
+            || end <= n + 4 && !r.any(n + 1, end, ACT | HELP)
+            || r.any(n.saturating_sub(4), n, IS | PATIENT | YOU));
+    (names_finding || hedged)
+        .then(|| hit(n.saturating_sub(3), end, Address::reader_if(r.has_you)))
+        .flatten()
+}
+
+/// Words that point at what the reader shows: "that cough", "essa tosse".
+const POINTING: &str = "this that these your seus suas essa esta esse este sua teu tua aquela";
+
+/// Finds a stated diagnosis: "the diagnosis is …", "this is psoriasis", "I diagnose …", "in my
+/// opinion …".
+fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    let next = r.tokens.get(n + 1)?;
+    if word.starts_with("diagnos") || matches!(word, "impression" | "hipotese" | "impressao") {
+        let own = r.any(n.saturating_sub(2), n, FIRST);
+        let says = own
+            || next.has(super::sentence::LABELLED)
+            || (n + 1..n + 4).any(|at| {
+                r.is(at, IS | HEDGE) || matches!(r.word(at), "of" | "e" | "with" | "com" | "de")
+            });
+        let end = r.condition_after(n, CONDITION_WORDS, !own)?;
+        let past = r.any(n.saturating_sub(3), n + 3, WAS | DENIAL | FAMILY);
+        return (says && !past)
+            .then(|| hit(n.saturating_sub(1), end, Address::reader_if(r.has_you)))
+            .flatten();
+    }
+    let believes = matches!(
+        word,
+        "think"
+            | "believe"
+            | "conclude"
+            | "opinion"
+            | "acho"
+            | "acredito"
+            | "penso"
+            | "concluo"
+            | "opiniao"
+            | "diria"
+    ) && (r.any(n.saturating_sub(2), n, FIRST)
+        || matches!(word, "acho" | "acredito" | "penso" | "concluo" | "diria"));
+    if believes {
+        let end = r.condition_after(n, CONDITION_WORDS, false)?;
+        return hit(n.saturating_sub(1), end, Address::Reader);
+    }
+    // "this is psoriasis", "your rash is psoriasis", "isso é psoríase".
+    let is = r.is(n, IS)
+        || word == "e"
+            && n > 0
+            && matches!(r.word(n - 1), "isso" | "isto" | "esta" | "mancha" | "lesao");
+    if is
+        && n > 0
+        && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of(r.word(n - 2), POINTING))
+        && !r.is_supposed(n)
+        && !r.any(n + 1, n + 3, NEG | DENIAL)
+    {
+        let end = r.condition_after(n, 4, false)?;
+        let last = end + 1 >= r.tokens.len() || r.tokens[end + 1].before != 0 || r.has_you;
+        return last
+            .then(|| hit(n - 1, end, Address::reader_if(r.has_you)))
+            .flatten();
+    }
+    None
+}

@@ -1,0 +1,55 @@
+//! Rule R3: no diagnosing, no prescribing, no advice against seeing a doctor, no promises.
+//!
+//! Each sentence is judged by a small grammar: who is addressed, what is to be done or believed, and
+//! whether it is reported. Advice is what looks like an order about medicine and neither is reported
+//! ("was told to …", "Dr. Lima advised …") nor quotes a record word for word. Records may quote
+//! history but never address the reader, so that a quotation which does is advice too.
+
+mod care;
+mod diagnosis;
+mod lexicon;
+mod orders;
+mod reading;
+mod record;
+mod sentence;
+
+use super::fold;
+use reading::{Address, Hit, Reading};
+use record::RangeHashes;
+
+pub(super) use record::RecordedText;
+
+/// Returns the kind of medical advice in the first sentence of `text` that gives some, such as
+/// "prescribing"; `None` if none does. The time is linear in the length of the text, and of the
+/// records if there is advice to look up in them.
+pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
+    // Folding turns dashes into hyphens, which join words.
+    let folded = match text.contains(['—', '–', '→']) {
+        true => fold(&text.replace(['—', '–', '→'], " , ")),
+        false => fold(text),
+    };
+    let text = sentence::split(&folded);
+    let mut hits: Vec<Hit> = Vec::new();
+    let mut follows_address = false;
+    text.sentences.iter().find_map(|sentence| {
+        let tokens = &text.tokens[sentence.from..sentence.to];
+        let mut reading = Reading::new(tokens, sentence.end, records);
+        reading.follows_address = follows_address;
+        follows_address = reading.has_you && sentence.end == ';';
+        hits.clear();
+        orders::find(&reading, &mut hits);
+        care::find(&reading, &mut hits);
+        diagnosis::find(&reading, &mut hits);
+        if hits.is_empty() {
+            return None;
+        }
+        let hashes = RangeHashes::new(tokens);
+        let quoted = |hit: &Hit| records.quotes(tokens, &hashes, hit);
+        let advice = hits.iter().find(|hit| match hit.address {
+            Address::Reader => true,
+            Address::Nobody => !quoted(hit),
+            Address::RecordToReader => quoted(hit),
+        });
+        advice.map(|hit| hit.kind)
+    })
+}

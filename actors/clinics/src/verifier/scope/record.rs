@@ -1,0 +1,175 @@
+//! Text of the records: which sentences and conditions they have.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::lexicon::{DENIAL, FAMILY, is_condition};
+use super::reading::Hit;
+use super::sentence::{CELL, OPENS, Sentence, Text, Token, split};
+use crate::verifier::medicine::stem;
+
+/// Number of leading letters of their stems ([`stem`]) by which words of at least that length are
+/// compared, so that the English and the Portuguese name of a condition match. Shorter words are
+/// compared as a whole.
+const CONDITION_LETTERS: usize = 7;
+/// Number of words before a condition among which a denial or a relative's name keeps it from
+/// counting as recorded: "no evidence of pneumonia", "mother with stroke".
+const DENIAL_WORDS: usize = 5;
+/// Maximum number of places at which a quotation may begin, and may end, that are looked up for one
+/// piece of advice.
+const QUOTE_PLACES_MAX: usize = 6;
+
+/// Text of the records without echoes, in folded form. What is quoted from it word for word, as a
+/// whole clause to the end of its sentence, isn't advice of the system.
+pub(in crate::verifier) struct RecordedText {
+    folded: Vec<String>,
+    index: OnceCell<Index>,
+}
+
+/// What is looked up in the records, by hashes, so that a look-up takes the same time whatever the
+/// records' length.
+#[derive(Default)]
+struct Index {
+    /// Hashes of the rest of a sentence or table cell from each place at which a clause opens.
+    clauses: HashSet<u64>,
+    /// Hashes of asserted conditions, and of the keys of long ones by [`stem_key`].
+    conditions: HashSet<u64>,
+}
+
+impl RecordedText {
+    /// Takes the records' texts, in folded form.
+    pub fn new(folded: impl Iterator<Item = String>) -> Self {
+        Self {
+            folded: folded.collect(),
+            index: OnceCell::new(),
+        }
+    }
+
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            let mut index = Index::default();
+            self.folded.iter().for_each(|text| index.add(text));
+            index
+        })
+    }
+
+    /// Returns whether the records assert a condition, a single folded word. Long words are
+    /// compared by the first [`CONDITION_LETTERS`] letters of their stems. So names that are alike
+    /// in English and Portuguese are found (hypertension, hipertensao), but also other words with
+    /// the same beginning.
+    pub(super) fn has_condition(&self, condition: &str) -> bool {
+        let known = &self.index().conditions;
+        known.contains(&hash(condition)) || known.contains(&hash(&stem_key(condition)))
+    }
+
+    /// Returns whether the clause of a sentence in which a piece of advice stands is a clause of a
+    /// record, word for word up to the end of both. `hashes` are those of the sentence.
+    pub(super) fn quotes(&self, tokens: &[Token<'_>], hashes: &RangeHashes, hit: &Hit) -> bool {
+        let clauses = &self.index().clauses;
+        let starts = (0..=hit.at).rev().filter(|n| tokens[*n].has(OPENS));
+        let ends = || {
+            let places = (hit.end + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
+            places.take(QUOTE_PLACES_MAX).chain([tokens.len()])
+        };
+        starts
+            .take(QUOTE_PLACES_MAX)
+            .any(|from| ends().any(|to| clauses.contains(&hashes.range(from, to))))
+    }
+}
+
+/// Hashes of all ranges of words of a sentence, each in constant time: a polynomial in a fixed base
+/// over the words' hashes.
+pub(super) struct RangeHashes {
+    /// Hash of the first `n` words, at `n`.
+    sums: Vec<u64>,
+    powers: Vec<u64>,
+}
+
+/// Prime modulus of the hashes.
+const MODULUS: u64 = (1 << 61) - 1;
+/// Base of the polynomial; any large number serves.
+const BASE: u64 = 0x1b87_3593_cc9e_2d51;
+
+fn times(a: u64, b: u64) -> u64 {
+    (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64
+}
+
+impl RangeHashes {
+    pub fn new(tokens: &[Token<'_>]) -> Self {
+        let (mut sums, mut powers) = (vec![0], vec![1]);
+        let (mut sum, mut power) = (0, 1);
+        for token in tokens {
+            sum = (times(sum, BASE) + hash(token.word) % MODULUS) % MODULUS;
+            power = times(power, BASE);
+            sums.push(sum);
+            powers.push(power);
+        }
+        Self { sums, powers }
+    }
+
+    /// Returns the hash of the words from `from` up to before `to`; both at most the sentence's
+    /// number of words, and `from` at most `to`.
+    fn range(&self, from: usize, to: usize) -> u64 {
+        let before = times(self.sums[from], self.powers[to - from]);
+        (self.sums[to] + MODULUS - before) % MODULUS
+    }
+}
+
+impl Index {
+    fn add(&mut self, folded: &str) {
+        let text = split(folded);
+        for sentence in &text.sentences {
+            self.add_clauses(&text, sentence);
+        }
+        for (n, token) in text.tokens.iter().enumerate() {
+            if token.word.len() < 3
+                || !is_condition(token.word) && token.word.len() < CONDITION_LETTERS
+            {
+                continue;
+            }
+            let from = n.saturating_sub(DENIAL_WORDS);
+            let start = text.sentences.partition_point(|s| s.to <= n);
+            let from = text.sentences.get(start).map_or(from, |s| s.from.max(from));
+            if text.tokens[from..n].iter().any(|t| t.is(DENIAL | FAMILY)) {
+                continue;
+            }
+            self.conditions.insert(hash(token.word));
+            if token.word.len() >= CONDITION_LETTERS {
+                self.conditions.insert(hash(&stem_key(token.word)));
+            }
+        }
+    }
+
+    /// Adds the clauses of a sentence, each up to the end of the sentence and of its table cell.
+    fn add_clauses(&mut self, text: &Text<'_>, sentence: &Sentence) {
+        let tokens = &text.tokens[sentence.from..sentence.to];
+        let hashes = RangeHashes::new(tokens);
+        let mut cell_end = tokens.len();
+        for n in (0..tokens.len()).rev() {
+            if tokens[n].has(OPENS) {
+                self.clauses.insert(hashes.range(n, tokens.len()));
+                self.clauses.insert(hashes.range(n, cell_end));
+            }
+            if tokens[n].has(CELL) {
+                cell_end = n;
+            }
+        }
+    }
+}
+
+fn hash(word: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    word.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the key under which the prefix of a word's stem is stored. It is marked, so that it never
+/// equals a whole word.
+fn stem_key(word: &str) -> String {
+    stem(word)
+        .chars()
+        .take(CONDITION_LETTERS)
+        .chain(['-'])
+        .collect()
+}
