@@ -320,12 +320,12 @@ fn distrust(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     trusts.then(|| against(back, n, true)).flatten()
 }
 
-fn promised(r: &Reading<'_, '_>, at: usize, end: usize) -> Option<Hit> {
+fn promised(r: &Reading<'_, '_>, at: usize, end: usize, reader: bool) -> Option<Hit> {
     Some(Hit {
         at,
         end: end.min(r.tokens.len() - 1),
         kind: PROMISE,
-        address: Address::reader_if(r.has_you),
+        address: Address::reader_if(reader),
     })
 }
 
@@ -355,7 +355,7 @@ fn forecast(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     let end = outcome
         .filter(|_| has_subject)
         .or(cure.filter(|_| has_subject || is_treated))?;
-    promised(r, n.saturating_sub(2), end)
+    promised(r, n.saturating_sub(2), end, true)
 }
 
 /// Finds a prognosis, a time left to live, odds, or a cure: "the prognosis is good", "six months to
@@ -366,14 +366,14 @@ fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     if matches!(word, "rid" | "livrar" | "livra")
         && (n + 1..n + 5).any(|at| is_condition(r.word(at)))
     {
-        return promised(r, back, n);
+        return promised(r, back, n, true);
     }
     let is_prognosis = "prognosis prognostico outlook expectancy expectativa survival sobrevida";
     if is_one_of(word, is_prognosis) {
         let is_stated = (n + 1..n + 5).any(|at| r.is(at, IS) || r.word(at) == "e")
             || n + 1 < r.tokens.len() && r.tokens[n + 1].has(LABELLED);
         return (is_stated && !r.any(n + 1, n + 4, WAS))
-            .then(|| promised(r, n, n + 2))
+            .then(|| promised(r, n, n + 2, r.has_you))
             .flatten();
     }
     let is_full = |at: usize| {
@@ -384,17 +384,17 @@ fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     };
     if matches!(word, "recovery" | "recuperacao") && !r.any(0, n, WAS | PAST) {
         let claims = n > 0 && is_full(n - 1) || is_full(n + 1);
-        return claims.then(|| promised(r, back, n)).flatten();
+        return claims.then(|| promised(r, back, n, r.has_you)).flatten();
     }
     if matches!(word, "cured" | "curado" | "curada") && r.any(n.saturating_sub(2), n, IS) {
         let denied = r.any(back, n, NEG | WAS);
-        return (!denied).then(|| promised(r, back, n)).flatten();
+        return (!denied).then(|| promised(r, back, n, r.has_you)).flatten();
     }
     let periods = "month months year years week weeks days mes meses ano anos semanas dias";
     if matches!(word, "live" | "vida") && (back..n).any(|at| is_one_of(r.word(at), periods)) {
         let concerns = r.any(0, n, YOU | PATIENT | HAVE | WILL | NUMBER);
         return concerns
-            .then(|| promised(r, n.saturating_sub(6), n))
+            .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
     }
     let odds = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \
@@ -403,14 +403,14 @@ fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         let ends = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success";
         let end = (n.saturating_sub(4)..n + 7)
             .find(|at| r.is(*at, OUTCOME) && !r.is(*at, WILL) || is_one_of(r.word(*at), ends))?;
-        return promised(r, n.saturating_sub(4), end.max(n));
+        return promised(r, n.saturating_sub(4), end.max(n), r.has_you);
     }
     let is_cure = matches!(word, "cures" | "cura" | "curavel" | "curable" | "cure");
     if is_cure && !r.any(n.saturating_sub(3), n, NEG | DENIAL | WAS) {
         let is_treated = (back..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
         let has_condition = (back..n + 5).any(|at| is_condition(r.word(at)));
         let claims = is_treated && (has_condition || r.has_you) || has_condition && word != "cure";
-        return claims.then(|| promised(r, back, n)).flatten();
+        return claims.then(|| promised(r, back, n, true)).flatten();
     }
     None
 }

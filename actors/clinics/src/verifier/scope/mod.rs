@@ -7,17 +7,24 @@
 
 mod care;
 mod diagnosis;
+mod general;
 mod lexicon;
 mod orders;
 mod reading;
 mod record;
 mod sentence;
 
+use callboard_message::text::is_one_of;
+
 use super::fold;
 use reading::{Address, Hit, Reading};
 use record::RangeHashes;
 
 pub(super) use record::RecordedText;
+
+/// Words for people in general.
+const EVERYBODY: &str = "adult adults people everyone everybody anyone anybody nobody adulto adultos pessoas todos \
+    qualquer ninguem";
 
 /// Returns the kind of medical advice in the first sentence of `text` that gives some, such as
 /// "prescribing"; `None` if none does. The time is linear in the length of the text, and of the
@@ -40,12 +47,16 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         orders::find(&reading, &mut hits);
         care::find(&reading, &mut hits);
         diagnosis::find(&reading, &mut hits);
+        general::find(&reading, &mut hits);
         if hits.is_empty() {
             return None;
         }
         let hashes = RangeHashes::new(tokens);
         let quoted = |hit: &Hit| records.quotes(tokens, &hashes, hit);
+        // What holds for everybody isn't a plan for the record's patient.
+        let is_general = tokens.iter().any(|token| is_one_of(token.word, EVERYBODY));
         let advice = hits.iter().find(|hit| match hit.address {
+            Address::Nobody if is_general => true,
             Address::Reader => true,
             Address::Nobody => !quoted(hit),
             Address::RecordToReader => quoted(hit),

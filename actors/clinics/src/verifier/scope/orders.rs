@@ -612,7 +612,7 @@ fn alternative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     let replaces = is_one_of(r.word(n), "substitui substituem replaces substitutes");
     if replaces && !r.any(n.saturating_sub(3), n, NEG) {
         let end = (n + 1..n + 6).find(|at| r.is(*at, MEDICINE))?;
-        return hit(from, end, r.has_you);
+        return hit(from, end, true);
     }
     let compares = (n + 1..n + 4).any(|at| match r.word(at) {
         "as" => r.word(at + 1) == "well" && r.word(at + 2) == "as",
@@ -625,7 +625,7 @@ fn alternative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let end = (n + 1..n + 10).find(|at| r.is_medicine(*at))?;
-    hit(from, end, r.has_you)
+    hit(from, end, true)
 }
 
 /// Finds a change of treatment that is neither past nor reported, in a form that only advice has:
