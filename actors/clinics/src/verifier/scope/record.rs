@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::lexicon::{DENIAL, FAMILY, is_condition};
 use super::reading::Hit;
-use super::sentence::{CELL, OPENS, Sentence, Text, Token, split};
+use super::sentence::{CELL, LABELLED, OPENS, Sentence, Text, Token, split};
 use crate::verifier::medicine::stem;
 
 /// Number of leading letters of their stems ([`stem`]) by which words of at least that length are
@@ -67,7 +67,11 @@ impl RecordedText {
     /// record, word for word up to the end of both. `hashes` are those of the sentence.
     pub(super) fn quotes(&self, tokens: &[Token<'_>], hashes: &RangeHashes, hit: &Hit) -> bool {
         let clauses = &self.index().clauses;
-        let starts = (0..=hit.at).rev().filter(|n| tokens[*n].has(OPENS));
+        let last = hit.end.min(tokens.len() - 1);
+        // A piece of advice may seem to begin in the label before it, as in "notes: …".
+        let starts = (0..=last)
+            .rev()
+            .filter(|n| tokens[*n].has(if *n > hit.at { LABELLED } else { OPENS }));
         let ends = || {
             let places = (hit.end + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
             places.take(QUOTE_PLACES_MAX).chain([tokens.len()])
