@@ -348,7 +348,7 @@ const WORDS: &[(Class, &str)] = &[
     (PATIENT, "patient patients he she they him her them his hers their paciente pacientes doente doentes utente \
         utentes ele ela eles elas gentleman lady man woman boy girl child children crianca homem mulher adult adults adulto adultos person pessoa someone alguem"),
     (OBLIGE, "should must ought shall needs need requires require deve devem deveria deveriam devera deverao devia \
-        deviam precisa precisam precisaria basta bastaria necessita necessitam necessitaria shoulda gotta convem urge"),
+        deviam precisa precisam precisaria basta bastaria necessita necessitam necessitaria shoulda gotta convem"),
     (ABLE, "can may could might would pode podem poderia poderiam podera poderao"),
     (WILL, "will vai vao ira irao gonna"),
     (NEG, "not never nao nunca jamais tampouco nem"),

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::lexicon::{DENIAL, FAMILY, is_condition};
 use super::reading::Hit;
-use super::sentence::{CELL, LABELLED, OPENS, Sentence, Text, Token, split};
+use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
 use crate::verifier::medicine::stem;
 
 /// Number of leading letters of their stems ([`stem`]) by which words of at least that length are
@@ -68,10 +68,10 @@ impl RecordedText {
     pub(super) fn quotes(&self, tokens: &[Token<'_>], hashes: &RangeHashes, hit: &Hit) -> bool {
         let clauses = &self.index().clauses;
         let last = hit.end.min(tokens.len() - 1);
-        // A piece of advice may seem to begin in the label before it, as in "notes: …".
+        // A piece of advice may seem to begin in the label or line before it, as in "notes: …".
         let starts = (0..=last)
             .rev()
-            .filter(|n| tokens[*n].has(if *n > hit.at { LABELLED } else { OPENS }));
+            .filter(|n| tokens[*n].has(if *n > hit.at { LABELLED | LINE } else { OPENS }));
         let ends = || {
             let places = (hit.end + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
             places.take(QUOTE_PLACES_MAX).chain([tokens.len()])
