@@ -154,6 +154,10 @@ impl BareMcpClient {
         match decode(&body, &self.options.limits) {
             // A response with another request's id may hold another caller's data: it is discarded.
             Ok(RpcMessage::Response(answer)) => match (answer.id, answer.outcome) {
+                // An error tells more than its HTTP status; a result with one of an error is none.
+                (Some(got), Ok(_)) if got == id && !status.is_success() => {
+                    Err(failure_from_status(status))
+                }
                 (Some(got), outcome) if got == id => outcome
                     .map(RawValue::to_owned)
                     .map_err(|error| from_rpc(&error)),

@@ -143,6 +143,34 @@ async fn requests_have_the_documents_shape() {
     client.stop().await;
 }
 
+/// Goal: a result beside an HTTP status of an error is none; an error keeps its code. Method: 4xx and 5xx
+/// with a result that would be right, the same with 200, and an error with 500.
+#[tokio::test]
+async fn a_result_needs_a_good_status() {
+    let result = |id: &Value| json!({"jsonrpc":"2.0","id":id,"result":"secret"}).to_string();
+    assert_eq!(
+        outcome(move |id| http("200 OK", result(id))).await,
+        Ok(json!("secret"))
+    );
+    for (status, kind) in [
+        ("400 Bad Request", FailureKind::Unavailable),
+        ("403 Forbidden", FailureKind::Denied),
+        ("500 Internal Server Error", FailureKind::Unavailable),
+    ] {
+        let failure = outcome(move |id| http(status, result(id)))
+            .await
+            .unwrap_err();
+        assert_eq!(failure.kind, kind, "{status}");
+        assert!(!failure.message.contains("secret"));
+    }
+    let error = |id: &Value| {
+        json!({"jsonrpc":"2.0","id":id,"error":{"code":-32602,"message":"no such patient"}})
+            .to_string()
+    };
+    let failure = outcome(move |id| http("500 Internal Server Error", error(id))).await;
+    assert_eq!(failure.unwrap_err().kind, FailureKind::InvalidInput);
+}
+
 /// Goal: a response to another request is never taken for this one's. Method: each broken envelope.
 #[tokio::test]
 async fn broken_envelopes_are_failures() {
