@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use callboard_clinics::orchestrator::{AskClinics, ClinicAnswer, Orchestrator, OrchestratorConfig};
 use callboard_clinics::plan::{ClinicEntry, ClinicRegistry, ClinicRegistryError};
-use callboard_clinics::planner::Planner;
+use callboard_clinics::planner::{ModelPlanner, Planner};
 use callboard_clinics::router::{Router, RouterConfig};
 use callboard_clinics::verifier::Verifier;
 use callboard_guardrail::{CustomRule, Guardrail};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
+use callboard_models::{LanguageModel, ModelError};
 use callboard_runtime::{AgentRef, CallEvent, NameTakenError, System};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
-use crate::config::{ConfigError, Topology};
+use crate::config::{ClinicsDeclaration, ConfigError, ModelDeclaration, Topology};
 use crate::examples;
 use crate::node::{LISTENING_PREFIX, READY_LINE};
 
@@ -65,6 +66,14 @@ pub enum ClinicsError {
     /// Two agents have the same name. Rename a clinic.
     #[error(transparent)]
     Name(#[from] NameTakenError),
+    /// The model of `[clinics] planner` can't be opened.
+    #[error("the planner {id}: {source}")]
+    Planner {
+        /// Id of the model.
+        id: String,
+        /// Reason.
+        source: ModelError,
+    },
     /// A clinic's process failed to start. Its standard error has the reason.
     #[error("failed to start the example {example}: {why}")]
     Start {
@@ -89,6 +98,7 @@ impl ClinicsError {
             | Self::Registry(_)
             | Self::Address { .. }
             | Self::NoClinics
+            | Self::Planner { .. }
             | Self::Name(_) => true,
             Self::Failed(failure) => failure.kind == FailureKind::InvalidInput,
             Self::Start { .. } | Self::Io(_) => false,
@@ -104,7 +114,8 @@ impl Clinics {
     /// See [`ClinicsError`].
     pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
         let rules = topology.guard_rules();
-        Self::build(topology.registry, rules, Vec::new())
+        let model = open_planner_model(&topology)?;
+        Self::build(topology.registry, rules, model, Vec::new())
     }
 
     /// Starts the example clinics, each as a process on a free port, and a host that queries them.
@@ -134,12 +145,13 @@ impl Clinics {
                 .map(moved)
                 .collect::<Vec<_>>(),
         )?;
-        Self::build(registry, declared.guard_rules(), children)
+        Self::build(registry, declared.guard_rules(), None, children)
     }
 
     fn build(
         registry: ClinicRegistry,
         rules: Vec<CustomRule>,
+        planner_model: Option<LanguageModel>,
         children: Vec<ServeProcess>,
     ) -> Result<Self, ClinicsError> {
         if registry.clinics().is_empty() {
@@ -177,12 +189,7 @@ impl Clinics {
             .label("verifier")
             .on(COMPUTING_ARBITER)
             .spawn();
-        let planning = registry.clone();
-        let planner = system
-            .prepare_with(move || Planner::new(planning.clone()))
-            .label("planner")
-            .on(WAITING_ARBITER)
-            .spawn();
+        let planner = spawn_planner(&system, &registry, planner_model);
         let routing = RouterConfig::new(registry.clone(), guardrail.clone());
         let router = system
             .prepare_with(move || Router::new(routing.clone()))
@@ -253,6 +260,49 @@ impl Clinics {
         )
         .await;
     }
+}
+
+/// Opens the model that `[clinics] planner` names; `None` without one.
+fn open_planner_model(topology: &Topology) -> Result<Option<LanguageModel>, ClinicsError> {
+    let planner = topology
+        .section::<ClinicsDeclaration>()
+        .and_then(|clinics| clinics.planner.as_deref());
+    let model = planner.and_then(|id| topology.agent_of_kind::<ModelDeclaration>(id));
+    model
+        .map(|model| {
+            LanguageModel::open(model.config.clone()).map_err(|source| ClinicsError::Planner {
+                id: model.id.clone(),
+                source,
+            })
+        })
+        .transpose()
+}
+
+/// Starts the planner: one that asks `model`, else the one by rules.
+fn spawn_planner(
+    system: &System,
+    registry: &Arc<ClinicRegistry>,
+    model: Option<LanguageModel>,
+) -> AgentRef {
+    let Some(model) = model else {
+        let registry = registry.clone();
+        return system
+            .prepare_with(move || Planner::new(registry.clone()))
+            .label("planner")
+            .on(WAITING_ARBITER)
+            .spawn();
+    };
+    let model = system
+        .prepare_with(move || model.clone())
+        .label("planner-model")
+        .on(WAITING_ARBITER)
+        .spawn();
+    let planner = ModelPlanner::new(registry, model);
+    system
+        .prepare_with(move || planner.clone())
+        .label("planner")
+        .on(WAITING_ARBITER)
+        .spawn()
 }
 
 /// Maximum time from start to listening.

@@ -16,7 +16,7 @@ use super::mcp::terminal::{TerminalCaller, ask_until, should_ask};
 use super::repl::EmbeddedNode;
 use super::{
     CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED,
-    a2a, output, run_until_interrupted, wait_for_interrupt,
+    EXIT_PARTIAL, a2a, output, run_until_interrupted, wait_for_interrupt,
 };
 use crate::clinics::{Clinics, ClinicsError};
 use crate::config::Topology;
@@ -277,6 +277,7 @@ async fn run_clinics(
     }?;
     Ok(match answer.status() {
         AnswerStatus::Answered => EXIT_ANSWERED,
+        AnswerStatus::Partial => EXIT_PARTIAL,
         AnswerStatus::Blocked => EXIT_BLOCKED,
         AnswerStatus::Failed => EXIT_FAILED,
     })

@@ -50,6 +50,8 @@ pub const EXIT_BLOCKED: u8 = 3;
 pub const EXIT_FAILED: u8 = 4;
 /// Exit code: an agent needs an answer that was not given. Its task can be continued.
 pub const EXIT_INPUT_REQUIRED: u8 = 5;
+/// Exit code of a question to the clinics: answered in part, for example because a clinic is down.
+pub const EXIT_PARTIAL: u8 = 5;
 
 /// An actor runtime for AI agents.
 #[derive(Debug, Parser)]

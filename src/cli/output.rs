@@ -144,6 +144,7 @@ pub(super) fn print_next_page(after: Option<u64>) {
 pub(super) fn print_answer(answer: &ClinicAnswer) -> io::Result<()> {
     print_heading(match answer.status() {
         AnswerStatus::Answered => "\nAnswer",
+        AnswerStatus::Partial => "\nPartial answer",
         AnswerStatus::Blocked => "\nBlocked",
         AnswerStatus::Failed => "\nNot answered",
     })?;

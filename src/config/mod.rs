@@ -64,7 +64,8 @@ pub(crate) use problem::closest_name;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
 use sections::SectionDeclaration;
 pub use sections::{
-    AuditScope, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration, StoreDeclaration,
+    AuditScope, ClinicsDeclaration, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration,
+    StoreDeclaration,
 };
 
 pub(crate) const SECONDS_PER_DAY: u64 = 24 * 60 * 60;

@@ -166,8 +166,8 @@ async fn answers_of_a_topology() {
     pair.end().await;
 }
 
-/// Goal: a clinic that is down takes only its own step with it; with all down nothing is answered. Method: closed
-/// ports.
+/// Goal: a clinic that is down takes only its own step with it, and the partial answer has its own status and exit code;
+/// with all down nothing is answered. Method: closed ports.
 #[tokio::test]
 async fn clinics_that_are_down() {
     let (home, clinic_home) = (Home::new(), Home::new());
@@ -176,8 +176,9 @@ async fn clinics_that_are_down() {
     let answered = home
         .run(&["ask", QUESTION, "--json", "--topology", &half])
         .await
-        .quiet(0);
+        .quiet(5);
     let answer = object(&answered);
+    assert_eq!(answer["status"], "partial");
     assert!(answer["steps"][0]["result"]["patients"][0]["patient_id"].is_string());
     assert_eq!(
         keys(&answer["steps"][1]),
@@ -186,7 +187,8 @@ async fn clinics_that_are_down() {
     assert_eq!(answer["steps"][1]["error"]["code"], -32000);
     let text = answer["text"].as_str().unwrap();
     assert!(
-        text.contains("not answered: clinic_b can't be reached (-32000)"),
+        text.contains("not answered: clinic_b can't be reached (-32000)")
+            && text.starts_with("Partial answer: what clinic_b (dermatology) was asked is missing"),
         "{text}"
     );
     assert_eq!(clinic_a.end().await.code, Some(0));
@@ -203,6 +205,57 @@ async fn clinics_that_are_down() {
         "{}",
         failed.out
     );
+}
+
+/// Goal: a model of the file plans, if `[clinics]` names it; what it writes is read strictly, and a name that is no model
+/// is a mistake. Method: a scripted model that writes a plan, then prose.
+/// Rows: C-5, C-22.
+#[tokio::test]
+async fn a_model_plans() {
+    let (home, clinic_home) = (Home::new(), Home::new());
+    let clinic_a = Served::example(&clinic_home, "cardiology").await;
+    let plan =
+        r#"[{"step_id":1,"clinic":"clinic_a","action":"query","parameters":{"query":"angina"}}]"#;
+    let model = |text: &str| {
+        format!(
+            "[clinics]\nplanner = \"plans\"\n\n[[agent]]\nid = \"plans\"\nkind = \"model\"\n\
+             provider = \"scripted\"\nanswers = [{{ text = {} }}]\n\n{}",
+            Value::from(text),
+            host("host.toml", &[&clinic_a.url, &nobody()])
+        )
+    };
+    let file = home.write("plan.toml", &model(plan));
+    let answered = home
+        .run(&["ask", "anything at all", "--json", "--topology", &file])
+        .await
+        .quiet(0);
+    let answer = object(&answered);
+    assert_eq!(answer["plan"][0]["parameters"]["query"], "angina");
+    assert!(answer["text"].as_str().unwrap().contains("CARD-003"));
+
+    let file = home.write("prose.toml", &model("I would search for angina."));
+    let refused = home
+        .run(&["ask", "anything at all", "--topology", &file])
+        .await
+        .with(4, "");
+    assert!(
+        refused.out.contains("The plan could not be read"),
+        "{}",
+        refused.out
+    );
+
+    let unknown = model(plan).replace("planner = \"plans\"", "planner = \"clinic_b\"");
+    let file = home.write("unknown.toml", &unknown);
+    let mistaken = home
+        .run(&["ask", "anything at all", "--topology", &file])
+        .await
+        .printing(2, "");
+    assert!(
+        mistaken.err.contains("there is no model clinic_b"),
+        "{}",
+        mistaken.err
+    );
+    assert_eq!(clinic_a.end().await.code, Some(0));
 }
 
 /// Goal: the user's mistakes are exit code 2, one line, and no clinic is started. Method: rows.

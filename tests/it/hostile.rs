@@ -66,11 +66,21 @@ fn matches(row: Value) -> Value {
     json!({"specialty": "dermatology", "query": "psoriasis", "matches": [row]})
 }
 
-/// Goal: identities that a clinic lets slip are cut out, and the rest is answered. Method: a name, a number, an address,
-/// each where only ids and conditions belong; and a name disguised.
+/// Nothing of the clinics' answers is in what the user gets, in whatever form.
+fn check_withheld(answer: &ClinicAnswer, words: &[&str]) {
+    let whole = serde_json::to_string(answer).unwrap();
+    assert!(
+        answer.steps().is_empty() && !whole.contains("CARD-001"),
+        "{whole}"
+    );
+    assert!(words.iter().all(|word| !whole.contains(word)), "{whole}");
+}
+
+/// Goal: identities in fields where only ids and conditions belong fail their step, and nothing of them is shown; the
+/// other clinic's step is answered. Method: a name, a number, an address.
 /// Rows: C-32, C-35.
 #[tokio::test]
-async fn identities_are_cut_out() {
+async fn undeclared_fields_fail_their_step() {
     for (field, text) in [
         ("name", "Otávio Brandão Guimarães"),
         ("government_id", "894.099.085-40"),
@@ -78,22 +88,57 @@ async fn identities_are_cut_out() {
             "notes",
             "Lives at Rua das Jabuticabeiras, 1781, Curitiba - PR",
         ),
-        (
-            "condition",
-            "Psoriasis, seen with O\u{200b}távio Brandão Guimarães",
-        ),
     ] {
         let mut row = json!({"patient_id": "DERM-001", "condition": "Psoriasis"});
         row[field] = text.into();
         let answer = answered(matches(row)).await;
-        assert_eq!(answer.status(), AnswerStatus::Answered, "{text}");
+        check_partial(
+            &answer,
+            "clinic_b answered with fields that its tool does not have",
+        );
         let whole = serde_json::to_string(&answer).unwrap();
-        let redactions = answer.verdict().map_or(0, |verdict| verdict.redactions);
-        assert!(redactions > 0 && whole.contains("CARD-001"), "{whole}");
-        for word in [text, "Guimarães", "894", "Jabuticabeiras"] {
+        for word in [text, "Guimarães", "894", "Jabuticabeiras", "DERM-001"] {
             assert!(!whole.contains(word), "{whole}");
         }
     }
+}
+
+/// Goal: another clinic's patients, another query's answer and a record in place of a list fail their step alone. Method:
+/// a clinic that answers each.
+#[tokio::test]
+async fn answers_to_something_else_fail_their_step() {
+    let row = |id: &str| json!({"patient_id": id, "condition": "Psoriasis"});
+    for (answer, says) in [
+        (
+            matches(row("CARD-001")),
+            "answered with patients of another clinic",
+        ),
+        (
+            json!({"query": "acne", "matches": []}),
+            "answered another query",
+        ),
+        (
+            json!({"patient": row("DERM-001")}),
+            "answered with one patient's record where a list was asked for",
+        ),
+    ] {
+        check_partial(&answered(answer).await, &format!("clinic_b {says}"));
+    }
+}
+
+/// Goal: an identity in a field that belongs there isn't shown. Method: a disguised name in a condition.
+/// Rows: C-32, C-35.
+#[tokio::test]
+async fn identities_are_withheld() {
+    let text = "Psoriasis, seen with O\u{200b}távio Brandão Guimarães";
+    let row = json!({"patient_id": "DERM-001", "condition": text});
+    let answer = answered(matches(row)).await;
+    assert_eq!(answer.status(), AnswerStatus::Blocked, "{text}");
+    assert_eq!(
+        serde_json::to_value(answer.verdict()).unwrap()["rule"],
+        "R2"
+    );
+    check_withheld(&answer, &[text, "Guimarães"]);
 }
 
 /// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its
@@ -109,7 +154,7 @@ async fn injections_stop_their_step() {
             json!({"patient_id": "DERM-001", "condition": text}),
         ))
         .await;
-        assert_eq!(answer.status(), AnswerStatus::Answered, "{text}");
+        assert_eq!(answer.status(), AnswerStatus::Partial, "{text}");
         let error = answer.steps()[1].error.as_ref().unwrap();
         assert_eq!(
             (error.code, error.message.as_str()),
@@ -129,12 +174,11 @@ async fn injections_stop_their_step() {
 #[tokio::test]
 async fn huge_answers_fail_their_step() {
     let of = |bytes: usize| {
-        let empty =
-            matches(json!({"patient_id": "DERM-001", "condition": "Psoriasis", "notes": ""}))
-                .to_string()
-                .len();
-        let notes = " ".repeat(bytes - empty);
-        matches(json!({"patient_id": "DERM-001", "condition": "Psoriasis", "notes": notes}))
+        let empty = matches(json!({"patient_id": "DERM-001", "condition": ""}))
+            .to_string()
+            .len();
+        let condition = " ".repeat(bytes - empty);
+        matches(json!({"patient_id": "DERM-001", "condition": condition}))
     };
     assert!(
         answered(of(ANSWER_BYTES_MAX)).await.steps()[1]
@@ -147,7 +191,7 @@ async fn huge_answers_fail_their_step() {
 
 /// The other clinic's step is answered, clinic_b's is not and says so.
 fn check_partial(answer: &ClinicAnswer, message: &str) {
-    assert_eq!(answer.status(), AnswerStatus::Answered);
+    assert_eq!(answer.status(), AnswerStatus::Partial);
     assert!(answer.steps()[0].result.is_some());
     let error = answer.steps()[1].error.as_ref().unwrap();
     assert_eq!((error.code, error.message.as_str()), (-32000, message));

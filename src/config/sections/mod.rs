@@ -1,6 +1,7 @@
 //! Sections of a topology that consist of one table. Each is a module with declaration and checks,
 //! and a line in [`SECTIONS`].
 
+mod clinics;
 mod policy;
 mod routing;
 mod store;
@@ -14,6 +15,7 @@ use super::problem::ProblemCollector;
 use super::tree::ConfigTree;
 use super::{DeclaredNames, ParsedDeclaration, decode_table};
 
+pub use clinics::ClinicsDeclaration;
 pub use policy::PolicyDeclaration;
 pub use routing::RoutingDeclaration;
 pub use store::{AuditScope, RetentionDeclaration, StoreDeclaration};
@@ -30,6 +32,7 @@ pub(super) const SECTIONS: &[(&str, SectionReader)] = &[
     ("store", read_section::<StoreDeclaration>),
     ("policy", read_section::<PolicyDeclaration>),
     ("routing", read_section::<RoutingDeclaration>),
+    ("clinics", read_section::<ClinicsDeclaration>),
 ];
 
 /// Declaration of a section.

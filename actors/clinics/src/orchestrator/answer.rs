@@ -39,8 +39,11 @@ pub struct ClinicAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerStatus {
-    /// At least one clinic answered, and the verifier passed the answer.
+    /// Every step was answered by its clinic, and the verifier passed the answer.
     Answered,
+    /// Some steps were answered and others weren't, for example because a clinic is down; the text
+    /// tells which. The verifier passed the answer.
+    Partial,
     /// The guardrail blocked the question, or the verifier the answer; the text holds only the
     /// reason.
     Blocked,

@@ -6,6 +6,7 @@
 //! stage can make a [`ClinicAnswer`] with data.
 
 mod answer;
+mod patients;
 mod pipeline;
 mod render;
 #[cfg(test)]

@@ -9,8 +9,9 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::answer::{AnswerDraft, AnswerStatus, ClinicAnswer, TimesMs, verify_draft};
+use super::patients::{RepeatedStep, StepsRun};
 use super::{OrchestratorConfig, render};
-use crate::plan::{CheckedPlan, Plan, Step};
+use crate::plan::{Plan, ReplyOptions, STEPS_MAX, Step};
 use crate::planner::MakePlan;
 use crate::router::{
     BLOCKED, Dispatch, DispatchResult, StepOutcome, forwarded_call, ms_since, passes_guardrail,
@@ -92,31 +93,110 @@ impl<'a> Pipeline<'a> {
         let Some(plan) = plan else {
             return ClinicAnswer::without_data(AnswerStatus::Failed, NO_PLANNER);
         };
-        let checked = match self.check(plan, query) {
+        let (steps, reply) = match self.check(plan, query) {
             Ok(checked) => checked,
             Err(refusal) => return self.verify(refusal).await,
         };
 
         let began = Instant::now();
-        let outcomes = self.route(&checked).await;
+        let run = self.run_steps(steps).await;
         self.times.routing = ms_since(began);
-        let Some(steps) = outcomes else {
-            return ClinicAnswer::without_data(AnswerStatus::Failed, NO_ROUTER);
+        match run {
+            Some(run) => {
+                let draft = self.draft(run, reply);
+                self.verify(draft).await
+            }
+            None => ClinicAnswer::without_data(AnswerStatus::Failed, NO_ROUTER),
+        }
+    }
+
+    /// Runs the planned steps: first those that are complete, then those that are repeated for the
+    /// patients that these found, with their ids. `None`, if the router failed.
+    ///
+    /// Ids of patients only go back to the clinic that they came from: a checked plan repeats a step
+    /// at the clinic of its source.
+    async fn run_steps(&self, planned: Vec<Step>) -> Option<StepsRun> {
+        let until = Instant::now() + self.config.route_within;
+        let mut run = StepsRun {
+            steps: planned
+                .iter()
+                .filter(|step| step.for_each.is_none())
+                .cloned()
+                .collect(),
+            outcomes: Vec::new(),
         };
-        let text = render::render_steps(checked.steps(), &steps, &self.config.registry);
-        let failed = steps.iter().all(|s| s.error.is_some());
-        let status = if failed {
-            AnswerStatus::Failed
-        } else {
-            AnswerStatus::Answered
+        // The router runs a step as soon as its dependencies have ended; what is left out and repeated
+        // is done here.
+        let plain = |step: &Step| Step {
+            except: Vec::new(),
+            depends_on: depends_on_plain(step, &run.steps),
+            ..step.clone()
         };
-        self.verify(AnswerDraft {
+        run.outcomes = self
+            .route(run.steps.iter().map(plain).collect(), until)
+            .await?;
+        let padded = run.padded_steps();
+        if !padded.is_empty() {
+            let steps = padded.iter().map(|(_, step)| step.clone()).collect();
+            let outcomes = self.route(steps, until).await?;
+            for ((at, step), outcome) in padded.into_iter().zip(outcomes) {
+                if outcome.result.is_some() {
+                    (run.steps[at], run.outcomes[at]) = (step, outcome);
+                }
+            }
+        }
+        run.leave_out();
+        let repeated = run.repeated_steps(&planned);
+        let runnable = repeated.iter().filter_map(|step| match step {
+            RepeatedStep::Run(step) => Some(step.clone()),
+            RepeatedStep::Failed(..) => None,
+        });
+        let runnable: Vec<Step> = runnable.collect();
+        let mut outcomes = Vec::with_capacity(runnable.len());
+        for steps in runnable.chunks(STEPS_MAX) {
+            outcomes.extend(self.route(steps.to_vec(), until).await?);
+        }
+        let mut outcomes = outcomes.into_iter();
+        for step in repeated {
+            let (step, outcome) = match step {
+                RepeatedStep::Run(step) => (step, outcomes.next()?),
+                RepeatedStep::Failed(step, error) => {
+                    (step.clone(), StepOutcome::of(step, Err(error), 0))
+                }
+            };
+            run.steps.push(step);
+            run.outcomes.push(outcome);
+        }
+        Some(run)
+    }
+
+    /// Makes the text and status of an answer.
+    fn draft(&self, run: StepsRun, reply: ReplyOptions) -> AnswerDraft {
+        if let Some(sentence) = reply.if_none.as_ref().filter(|_| run.is_nobody()) {
+            return AnswerDraft {
+                status: AnswerStatus::Failed,
+                plan: Plan::raw_response("", sentence).steps,
+                steps: Vec::new(),
+                text: render::single_line(sentence),
+            };
+        }
+        let missing = run
+            .outcomes
+            .iter()
+            .filter(|outcome| outcome.is_missing())
+            .count();
+        let status = match missing {
+            0 => AnswerStatus::Answered,
+            missing if missing == run.outcomes.len() => AnswerStatus::Failed,
+            _ => AnswerStatus::Partial,
+        };
+        let text = render::render_answer(&run, &reply, &self.config.registry, status);
+        AnswerDraft {
             status,
-            plan: checked.into_steps(),
-            steps,
+            plan: run.steps,
+            steps: run.outcomes,
             text,
-        })
-        .await
+        }
     }
 
     async fn plan(&self, query: &str) -> Option<Plan> {
@@ -142,13 +222,18 @@ impl<'a> Pipeline<'a> {
         None
     }
 
-    /// Checks the plan and reports it as progress. Returns it ready to be dispatched, or a draft
-    /// with the refusal for the user. `query` only decides which parameters the report may repeat.
-    fn check(&self, plan: Plan, query: &str) -> Result<CheckedPlan, AnswerDraft> {
+    /// Checks the plan and reports it as progress. Returns its steps and the additions to the answer, or
+    /// a draft with the answer or refusal for the user. `query` only decides which parameters the report
+    /// may repeat.
+    fn check(&self, plan: Plan, query: &str) -> Result<(Vec<Step>, ReplyOptions), AnswerDraft> {
         let refuse = |plan: Plan, reason: String| {
-            self.progress.report("no plan: refused".into());
+            let (status, report) = match plan.reply.is_answer {
+                true => (AnswerStatus::Answered, "no plan: answered without a clinic"),
+                false => (AnswerStatus::Failed, "no plan: refused"),
+            };
+            self.progress.report(report.into());
             AnswerDraft {
-                status: AnswerStatus::Failed,
+                status,
                 plan: plan.steps,
                 steps: Vec::new(),
                 text: render::single_line(&reason),
@@ -157,10 +242,12 @@ impl<'a> Pipeline<'a> {
         if let Some(reason) = plan.refusal().map(str::to_owned) {
             return Err(refuse(plan, reason));
         }
+        let reply = plan.reply.clone();
         match plan.check(&self.config.registry) {
             Ok(checked) => {
-                self.progress.report_plan(&checked, query);
-                Ok(checked)
+                let steps = checked.into_steps();
+                self.progress.report_plan(&steps, query);
+                Ok((steps, reply))
             }
             Err(why) => {
                 callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, code = why.code(), "planner made an invalid plan: the question is refused");
@@ -171,20 +258,23 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    async fn route(&self, checked: &CheckedPlan) -> Option<Vec<StepOutcome>> {
+    /// Dispatches complete steps, at most [`STEPS_MAX`]. Returns an outcome for each; `None`, if the
+    /// router failed or `until` passed.
+    async fn route(&self, steps: Vec<Step>, until: Instant) -> Option<Vec<StepOutcome>> {
         let message = Dispatch {
-            plan: Plan {
-                steps: checked.steps().to_vec(),
-            },
+            plan: Plan::from(steps.clone()),
         };
         let ask = self
             .config
             .router
             .ask(message)
             .within_call(Some(Arc::new(self.call.clone())));
-        let kind = match ask.within(self.config.route_within).await {
-            Ok(Ok(DispatchResult { steps })) if outcomes_match_steps(&steps, checked.steps()) => {
-                return Some(steps);
+        let within = until.saturating_duration_since(Instant::now());
+        let kind = match ask.within(within).await {
+            Ok(Ok(DispatchResult { steps: outcomes }))
+                if outcomes_match_steps(&outcomes, &steps) =>
+            {
+                return Some(outcomes);
             }
             Ok(Ok(_)) => "outcomes of other steps".to_owned(),
             Ok(Err(failure)) => failure.kind.to_string(),
@@ -230,6 +320,12 @@ impl<'a> Pipeline<'a> {
     }
 }
 
+/// Returns the step's dependencies among the steps that are dispatched with it.
+fn depends_on_plain(step: &Step, plain: &[Step]) -> Vec<u32> {
+    let is_plain = |on: &u32| plain.iter().any(|step| step.step_id == *on);
+    step.depends_on.iter().copied().filter(is_plain).collect()
+}
+
 /// Returns whether there is exactly one outcome for each step, in order, with either a result or an
 /// error.
 fn outcomes_match_steps(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
@@ -259,7 +355,7 @@ impl ProgressCaller {
         });
     }
 
-    pub fn report_plan(&self, plan: &CheckedPlan, query: &str) {
+    pub fn report_plan(&self, steps: &[Step], query: &str) {
         let squeezed = |text: &str| {
             fold(text)
                 .chars()
@@ -267,7 +363,7 @@ impl ProgressCaller {
                 .collect::<String>()
         };
         let asked = squeezed(query);
-        for step in plan.steps() {
+        for step in steps {
             let mut line = format!(
                 "plan step {}: {} {}",
                 step.step_id, step.clinic, step.action
@@ -281,6 +377,7 @@ impl ProgressCaller {
                 };
                 line.push_str(&shown);
             }
+            line.push_str(&render::flow_of(step));
             self.report(line);
         }
     }

@@ -3,7 +3,9 @@
 use callboard_message::text::{is_invisible, is_one_of};
 use serde_json::{Map, Value};
 
-use crate::plan::{ClinicRegistry, Step};
+use super::answer::AnswerStatus;
+use super::patients::StepsRun;
+use crate::plan::{ClinicRegistry, ReplyOptions, Step};
 use crate::router::StepOutcome;
 
 /// Names of the fields that are shown first in a table or record, in this order. The others follow
@@ -20,6 +22,50 @@ const COLUMNS_MAX: usize = 16;
 /// Maximum width of a table column, in characters. Longer texts overflow, so that one long text
 /// doesn't pad every row.
 const COLUMN_CHARS_MAX: usize = 60;
+
+/// Renders the answer to a question: the planner's notes, what is missing in a partial answer, the
+/// numbers that were asked for, then one block for each step.
+pub(super) fn render_answer(
+    run: &StepsRun,
+    reply: &ReplyOptions,
+    registry: &ClinicRegistry,
+    status: AnswerStatus,
+) -> String {
+    let specialty = |id: &str| registry.clinic(id).map_or("", |c| c.specialty.as_str());
+    let mut lines: Vec<String> = reply.notes.iter().map(|note| single_line(note)).collect();
+    if status == AnswerStatus::Partial {
+        let mut missing: Vec<String> = Vec::new();
+        for outcome in run.outcomes.iter().filter(|outcome| outcome.is_missing()) {
+            let clinic = format!("{} ({})", outcome.clinic, specialty(&outcome.clinic));
+            if !missing.contains(&clinic) {
+                missing.push(clinic);
+            }
+        }
+        let missing = missing.join(", ");
+        lines.push(format!(
+            "Partial answer: what {missing} was asked is missing, in whole or in part."
+        ));
+    }
+    let summary = run.summary(reply, |id| specialty(id));
+    lines.extend(summary.iter().map(|line| single_line(line)));
+    let steps = render_steps(&run.steps, &run.outcomes, registry);
+    match lines.is_empty() {
+        true => steps,
+        false => format!("{}\n\n{steps}", lines.join("\n")),
+    }
+}
+
+/// Returns the words of a step's heading about other steps; empty if it uses none.
+pub(super) fn flow_of(step: &Step) -> String {
+    let mut words = step
+        .for_each
+        .map_or_else(String::new, |of| format!(" for each patient of step {of}"));
+    if !step.except.is_empty() {
+        let of: Vec<String> = step.except.iter().map(u32::to_string).collect();
+        words.push_str(&format!(" without those of step {}", of.join(", ")));
+    }
+    words
+}
 
 /// Renders one block for each step: clinic, tool and parameters, then the result rows or the error.
 /// `outcomes` has one outcome for each step, in the same order.
@@ -55,6 +101,7 @@ fn render_step(step: &Step, outcome: &StepOutcome, registry: &ClinicRegistry) ->
     for parameter in step.parameters.values().filter_map(Value::as_str) {
         heading.push_str(&format!(" \"{}\"", single_line(parameter)));
     }
+    heading.push_str(&flow_of(step));
     let mut lines = vec![heading];
     match (&outcome.result, &outcome.error) {
         (Some(Value::Object(fields)), _) => {
@@ -77,11 +124,15 @@ fn render_step(step: &Step, outcome: &StepOutcome, registry: &ClinicRegistry) ->
             }
         }
         (Some(value), _) => render_field("answer", value, 1, &mut lines),
-        (None, Some(error)) => lines.push(format!(
-            "   not answered: {} ({})",
-            single_line(&error.message),
-            error.code
-        )),
+        (None, Some(error)) => {
+            let label = if error.not_found {
+                "nobody"
+            } else {
+                "not answered"
+            };
+            let message = single_line(&error.message);
+            lines.push(format!("   {label}: {message} ({})", error.code));
+        }
         (None, None) => lines.push("   not answered".into()),
     }
     lines.join("\n")

@@ -384,15 +384,15 @@ fn what_cannot_be_planned_is_refused() {
     });
 }
 
-/// Goal: with one clinic down, the rest is answered; with all down, the question fails. Method:
-/// clinics that fail.
+/// Goal: with one clinic down, the rest is a partial answer that names the clinic; with all down, the
+/// question fails. Method: clinics that fail.
 #[test]
 fn a_clinic_that_is_down_says_so() {
     until_ended(async |system| {
         let cast = Cast::new(system);
         let orchestrator = cast.spawn(system);
         for (name, status) in [
-            ("clinic_b", AnswerStatus::Answered),
+            ("clinic_b", AnswerStatus::Partial),
             ("clinic_a", AnswerStatus::Failed),
         ] {
             remove(system, name).await;
@@ -405,8 +405,130 @@ fn a_clinic_that_is_down_says_so() {
                 "{}",
                 answer.text()
             );
+            let partial = "Partial answer: what clinic_b (dermatology) was asked is missing";
+            let is_partial = status == AnswerStatus::Partial;
+            assert_eq!(
+                answer.text().contains(partial),
+                is_partial,
+                "{}",
+                answer.text()
+            );
             assert_eq!(answer.verdict(), Some(&verdict(true)));
         }
+    });
+}
+
+/// Goal: a step is repeated for the patients that its source found, with their ids and at the same
+/// clinic only; what is left out isn't shown. Method: two clinics that record their calls; a plan with
+/// both, each clinic's answer in another's words.
+#[test]
+fn patients_flow_within_their_clinic() {
+    until_ended(async |system| {
+        let cast = Cast::new(system);
+        remove(system, "clinic_a").await;
+        remove(system, "clinic_b").await;
+        let row = |id: &str| json!({ "patient_id": id, "condition": "Angina" });
+        let medications = |id: &str| json!({ "patient_id": id, "medications": [] });
+        let a = system.spawn(ScriptedAgent::new([
+            ScriptStep::Reply(json!({ "matches": [row("CARD-002")] })),
+            ScriptStep::Reply(
+                json!({ "patients": [row("CARD-001"), row("CARD-002"), row("CARD-003")] }),
+            ),
+            ScriptStep::Reply(medications("CARD-001")),
+            ScriptStep::Reply(medications("CARD-003")),
+        ]));
+        let b = system.spawn(ScriptedAgent::new([
+            ScriptStep::Reply(json!({ "matches": [row("DERM-001")] })),
+            ScriptStep::Reply(medications("DERM-001")),
+        ]));
+        for (name, agent) in [("clinic_a", &a), ("clinic_b", &b)] {
+            system
+                .directory()
+                .register(name, agent)
+                .unwrap_or_else(|e| panic!("{e}"));
+        }
+        let orchestrator = cast.spawn(system);
+        let query = "medications of cardiology patients without hypertension and of patients with psoriasis";
+        let answer = ask(&orchestrator, query).await;
+        assert_eq!(answer.status(), AnswerStatus::Answered, "{}", answer.text());
+        let told: Vec<String> = answer
+            .plan()
+            .iter()
+            .map(|s| format!("{} {}", s.step_id, s.action))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "1 query",
+                "2 list_patients",
+                "3 query",
+                "4 check_medications",
+                "5 check_medications",
+                "6 check_medications"
+            ]
+        );
+        assert!(
+            !json_of(&answer).to_string().contains("CARD-002"),
+            "{}",
+            answer.text()
+        );
+        assert!(
+            answer
+                .text()
+                .contains("2. clinic_a (cardiology): list_patients without those of step 1")
+        );
+        assert!(!a.observe().await.to_string().contains("DERM"));
+        assert!(!b.observe().await.to_string().contains("CARD"));
+    });
+}
+
+/// Goal: what belongs to another specialty, and nobody has, is refused; what somebody has is shown.
+/// Method: a search that finds nothing, and one that finds somebody.
+#[test]
+fn nobody_with_a_foreign_disease_is_a_refusal() {
+    until_ended(async |system| {
+        let cast = Cast::new(system);
+        remove(system, "clinic_a").await;
+        remove(system, "clinic_b").await;
+        let row = json!({ "patient_id": "DERM-001", "condition": "Eczema" });
+        let script = |second: Value| [json!({ "matches": [] }), second].map(ScriptStep::Reply);
+        register(system, "clinic_a", script(json!({ "matches": [] })));
+        register(system, "clinic_b", script(json!({ "matches": [row] })));
+        let orchestrator = cast.spawn(system);
+        let none = ask(&orchestrator, "which patients are diabetic?").await;
+        assert_eq!(
+            (none.status(), none.steps().len()),
+            (AnswerStatus::Failed, 0)
+        );
+        assert!(
+            none.text()
+                .starts_with("No clinic here treats \"diabetic\""),
+            "{}",
+            none.text()
+        );
+        let some = ask(&orchestrator, "which patients are diabetic?").await;
+        assert_eq!(some.status(), AnswerStatus::Answered);
+        assert!(some.text().contains("DERM-001"), "{}", some.text());
+    });
+}
+
+/// Goal: a patient whom the clinic doesn't have is an answer. Method: a clinic that tells so.
+#[test]
+fn nobody_with_an_id_is_an_answer() {
+    until_ended(async |system| {
+        let orchestrator = Cast::new(system).spawn(system);
+        remove(system, "clinic_a").await;
+        let none = ScriptStep::Fail(Failure::not_found("no patient CARD-999"));
+        register(system, "clinic_a", [none]);
+        let answer = ask(&orchestrator, "get CARD-999").await;
+        assert_eq!(answer.status(), AnswerStatus::Answered);
+        assert!(
+            answer
+                .text()
+                .contains("   nobody: clinic_a: no patient CARD-999 (-32602)"),
+            "{}",
+            answer.text()
+        );
     });
 }
 

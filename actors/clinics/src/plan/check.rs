@@ -103,6 +103,18 @@ pub enum PlanError {
         /// Number of the missing step.
         on: u32,
     },
+    /// A step is repeated for the patients of a step, or leaves out those of one, that isn't a
+    /// `list_patients` or `query` step of the same clinic in the plan, or is repeated itself; or the
+    /// step's own tool can't be repeated or find patients.
+    #[error(
+        "step {step_id} can't use the patients of step {of}: name a list_patients or query step of the same clinic"
+    )]
+    BadSource {
+        /// Number of the step.
+        step_id: u32,
+        /// Number of the step whose patients it uses.
+        of: u32,
+    },
     /// The dependencies form a cycle.
     #[error("step {step_id} depends on itself, directly or through other steps")]
     Circle {
@@ -151,6 +163,9 @@ impl Plan {
             }
             check_step(step, registry)?;
         }
+        steps
+            .iter()
+            .try_for_each(|step| check_sources(step, &steps))?;
         check_dependencies(&steps)?;
         Ok(CheckedPlan { steps })
     }
@@ -192,6 +207,14 @@ fn check_step(step: &Step, registry: &ClinicRegistry) -> Result<(), PlanError> {
             parameter,
         });
     }
+    if let Some(of) = step.for_each {
+        // The orchestrator fills the parameter in, and checks each repeated step again.
+        let fits = tool.parameter.is_some_and(|(name, _)| name == "patient_id");
+        return match fits && step.parameters.is_empty() {
+            true => Ok(()),
+            false => Err(PlanError::BadSource { step_id, of }),
+        };
+    }
     if let Some((parameter, chars_max)) = tool.parameter {
         let text = step
             .parameters
@@ -217,6 +240,38 @@ fn check_step(step: &Step, registry: &ClinicRegistry) -> Result<(), PlanError> {
         }
     }
     Ok(())
+}
+
+/// Checks the steps whose patients a step uses: they find patients, at the same clinic, and none of
+/// those that are left out leaves out others.
+fn check_sources(step: &Step, steps: &[Step]) -> Result<(), PlanError> {
+    let finds = |of: u32, is_left_out: bool| {
+        steps.iter().any(|s| {
+            s.step_id == of
+                && s.step_id != step.step_id
+                && s.clinic == step.clinic
+                && s.finds_patients()
+                && !(is_left_out && !s.except.is_empty())
+        })
+    };
+    let bad = |of| {
+        Err(PlanError::BadSource {
+            step_id: step.step_id,
+            of,
+        })
+    };
+    match step.for_each {
+        Some(of) if !finds(of, false) => return bad(of),
+        _ => {}
+    }
+    match step
+        .except
+        .iter()
+        .find(|of| !finds(**of, true) || !step.finds_patients())
+    {
+        Some(of) => bad(*of),
+        None => Ok(()),
+    }
 }
 
 fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {

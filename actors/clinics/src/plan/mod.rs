@@ -3,6 +3,7 @@
 
 mod check;
 mod registry;
+mod reply;
 #[cfg(test)]
 pub(crate) mod samples;
 
@@ -20,9 +21,13 @@ pub use registry::{
     CLINICS_MAX, ClinicEntry, ClinicRegistry, ClinicRegistryError, NAME_CHARS_MAX,
     WORDS_PER_CLINIC_MAX,
 };
+pub use reply::{Counting, ReplyOptions};
 
 /// Maximum number of steps of a plan. A plan with more is refused. Fixed.
 pub const STEPS_MAX: usize = 16;
+/// Maximum number of patients for which the steps with [`Step::for_each`] of one plan are repeated. A
+/// step that would exceed it isn't run, and its outcome tells so. Fixed.
+pub const PATIENTS_EACH_MAX: usize = 128;
 /// Maximum characters of an unusable text that a `raw_response` step keeps; the rest is cut. Fixed.
 pub const RAW_TEXT_CHARS_MAX: usize = 2_000;
 /// Action of the only step of a plan for a question that could not be planned. The step is never
@@ -47,6 +52,19 @@ pub const QUERY_TEXT_CHARS_MAX: usize = 200;
 pub struct Plan {
     /// Steps of the plan, 1 to [`STEPS_MAX`].
     pub steps: Vec<Step>,
+    /// Additions to the answer, beside the steps' results.
+    #[serde(default, skip_serializing_if = "ReplyOptions::is_empty")]
+    pub reply: ReplyOptions,
+}
+
+impl From<Vec<Step>> for Plan {
+    /// Creates a plan without additions to the answer.
+    fn from(steps: Vec<Step>) -> Self {
+        Self {
+            steps,
+            reply: ReplyOptions::default(),
+        }
+    }
 }
 
 /// Step of a plan: one tool call at one clinic.
@@ -68,6 +86,40 @@ pub struct Step {
     /// carries no data: the answer of one clinic is never sent to another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<u32>,
+    /// Number of a step of the same clinic that finds patients. This step is repeated for each of
+    /// them, with their ids as its `patient_id`. The orchestrator fills the ids in; the router only
+    /// receives the repeated steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<u32>,
+    /// Numbers of steps of the same clinic that find patients to leave out of this step's. The
+    /// orchestrator removes them; those steps' own patients aren't shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<u32>,
+}
+
+impl Step {
+    /// Creates a step without dependencies. `parameter` is the name and value of its only
+    /// parameter.
+    pub fn new(step_id: u32, clinic: &str, action: &str, parameter: Option<(&str, &str)>) -> Self {
+        let parameters = parameter
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        Self {
+            step_id,
+            clinic: clinic.to_owned(),
+            action: action.to_owned(),
+            parameters,
+            depends_on: Vec::new(),
+            for_each: None,
+            except: Vec::new(),
+        }
+    }
+
+    /// Returns whether the step's tool finds patients: their ids and conditions.
+    pub fn finds_patients(&self) -> bool {
+        matches!(self.action.as_str(), "list_patients" | "query")
+    }
 }
 
 impl Plan {
@@ -84,13 +136,10 @@ impl Plan {
         .into_iter()
         .collect();
         let step = Step {
-            step_id: 1,
-            clinic: String::new(),
-            action: RAW_RESPONSE.into(),
             parameters,
-            depends_on: Vec::new(),
+            ..Step::new(1, "", RAW_RESPONSE, None)
         };
-        Self { steps: vec![step] }
+        Self::from(vec![step])
     }
 
     /// Returns the reason if this is a `raw_response` plan, that is, the question could not be
@@ -177,7 +226,7 @@ impl Plan {
                 column: e.column(),
             })?;
         check::check_count(&steps)?;
-        Ok(Self { steps })
+        Ok(Self::from(steps))
     }
 
     /// Parses a plan as [`Plan::parse_strict`] does. Invalid text becomes a `raw_response` plan,

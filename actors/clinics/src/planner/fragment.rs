@@ -1,13 +1,26 @@
-use std::collections::HashMap;
+use super::phrases::{RegistryPhrases, extend_unique};
+use super::reading::{Reading, SpelledQuery};
+use super::refusal::PlanRefusal;
+use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
+use super::tokens::QueryToken;
+use super::topic::{SearchTopic, build_topic, is_part_of_topic};
+use super::vocabulary::WordRole;
+use crate::plan::ClinicRegistry;
 
-use super::vocabulary::{
-    QueryToken, QueryWord, WordRole, is_specialty, singular, tokenize, word_role,
-};
-use crate::plan::{ClinicEntry, ClinicRegistry, STEPS_MAX};
-
-/// Maximum number of words of a condition, medicine or other text to search for. A query with more
-/// is refused with [`PlanRefusal::LongTopic`].
-const TOPIC_WORDS_MAX: usize = 8;
+/// Separator before a fragment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Connector {
+    /// Beginning of a sentence.
+    #[default]
+    Start,
+    /// Comma or similar sign, or a word such as `plus`.
+    Comma,
+    And,
+    /// `or`, or `than` in a comparison.
+    Or,
+    /// Negation: the fragment before goes on.
+    Negation,
+}
 
 /// Part of a query between two separators, such as commas or conjunctions. Its flags tell which
 /// [`WordRole`]s its words have. Parts that it lacks, such as the clinic, may be taken from its
@@ -16,14 +29,33 @@ const TOPIC_WORDS_MAX: usize = 8;
 pub(super) struct Fragment {
     /// Index of the sentence that holds the fragment.
     pub sentence: usize,
+    pub connector: Connector,
     pub verb: bool,
+    pub what: bool,
+    /// Whether a fragment beside it, such as `list` alone, requests it.
+    pub asked: bool,
+    pub who: bool,
+    pub cue: bool,
+    /// Whether it begins with a preposition such as `of`.
+    pub of: bool,
     pub patients: bool,
+    /// Whether a singular word such as `patient` is all that refers to patients.
+    pub one_patient: bool,
     pub record: bool,
     pub medication: bool,
+    pub dose: bool,
     pub taking: bool,
     pub pronoun: bool,
     pub all: bool,
     pub both: bool,
+    pub count: bool,
+    pub compare: bool,
+    /// Whether a plural word such as `clinics` names the clinics.
+    pub clinic_words: bool,
+    /// Whether it mentions names or other identifying fields.
+    pub identity: bool,
+    /// Negation before the fragment, or verb such as `ignore` in it; both together cancel out.
+    pub left_out: Option<String>,
     /// Patient ids. Each comes with the registry index of the clinic whose id prefix it has.
     pub ids: Vec<(usize, String)>,
     /// Clinics that the fragment names, as indexes in the registry.
@@ -31,17 +63,10 @@ pub(super) struct Fragment {
     /// Condition, medicine or other text that the fragment asks to search for; `None` if it asks
     /// for no search, or its own words include a patient id.
     pub topic: Option<SearchTopic>,
-}
-
-/// Text to search for: conditions of the registry, and words that neither the registry nor the
-/// vocabulary knows. Some other words next to these belong to it: `skin rash`, `type 2`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SearchTopic {
-    /// Words of the topic in lower case with accents, separated by spaces.
-    pub text: String,
-    /// Clinics that list any condition in the text, as indexes in the registry; empty if there are
-    /// none.
-    pub seen_at: Vec<usize>,
+    /// Texts whose patients are left out of the fragment's.
+    pub excluded: Vec<SearchTopic>,
+    /// Whether it asks for the records or medications of the patients that the clause before found.
+    pub follows: bool,
 }
 
 impl Fragment {
@@ -50,14 +75,17 @@ impl Fragment {
         self.patients || self.record || self.medication || self.taking
     }
 
-    /// Returns whether the fragment requests nothing, such as `please`.
+    /// Returns whether the fragment requests nothing, such as `please` or a verb alone.
     pub fn is_empty(&self) -> bool {
-        !self.verb
-            && !self.has_subject()
-            && !self.all
+        !self.has_subject()
             && self.ids.is_empty()
             && self.clinics.is_empty()
             && self.topic.is_none()
+    }
+
+    /// Returns whether the fragment has a word that requests something: a verb, or a question word.
+    pub fn asks(&self) -> bool {
+        self.verb || self.who || self.count || self.asked
     }
 
     /// Returns whether the fragment names clinics and nothing else, except perhaps a verb, a
@@ -68,234 +96,555 @@ impl Fragment {
             && self.ids.is_empty()
             && self.topic.is_none()
     }
+
+    /// Returns whether the fragment has a topic and nothing else that tells what is asked.
+    pub fn has_only_topic(&self) -> bool {
+        self.topic.is_some()
+            && !self.verb
+            && !self.patients
+            && !self.record
+            && !self.medication
+            && self.clinics.is_empty()
+    }
 }
 
-/// Word of a query, or phrase that the registry knows, with its classification.
-struct TaggedPhrase {
-    tag: PhraseTag,
-    shown: String,
-    capital: bool,
+/// Fragments of a query, without those that request nothing, and what concerns all of them.
+#[derive(Debug, Default)]
+pub(super) struct QueryFragments {
+    pub fragments: Vec<Fragment>,
+    pub count: bool,
+    pub compare: bool,
+    /// Words that were neither understood nor searched.
+    pub unused: Vec<String>,
+    /// Words such as `severe`, which aren't searched.
+    pub qualifiers: Vec<String>,
 }
 
-#[derive(PartialEq)]
-enum PhraseTag {
-    Vocabulary(WordRole),
-    /// Phrase of the registry: its kind, and the registry indexes of its clinics.
-    Registry(PhraseKind, Vec<usize>),
-    Id(usize, String),
-    Number,
-    Topic,
-}
-
-/// Splits a query into fragments, without those that request nothing. Fails if a part of the query
-/// must not be planned, for example one that names a person.
+/// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
+/// that names a person.
 pub(super) fn split_fragments(
-    query: &str,
+    query: &SpelledQuery,
     registry: &ClinicRegistry,
     names: &RegistryPhrases,
-) -> Result<Vec<Fragment>, PlanRefusal> {
-    let tokens = tokenize(query);
-    let shouted = !tokens
-        .iter()
-        .any(|t| matches!(t, QueryToken::Word(w) if !w.is_capitalized));
-    let (mut fragments, mut pieces, mut sentence, mut at) = (Vec::new(), Vec::new(), 0, 0);
+) -> Result<QueryFragments, PlanRefusal> {
+    let reading = Reading::new(query);
+    let mut splitter = FragmentSplitter {
+        query,
+        registry,
+        reading: &reading,
+        found: QueryFragments::default(),
+        pieces: Vec::new(),
+        sentence: 0,
+        connector: Connector::Start,
+        negation: None,
+        ignores: None,
+        compares: false,
+        last_id: None,
+    };
+    let tokens = &query.tokens;
+    let mut at = 0;
     while at < tokens.len() {
-        let (used, piece) = next_phrase(&tokens[at..], registry, names)?;
+        let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;
         at += used;
+        if let Some(piece) = &mut piece {
+            splitter.read_bare_number(piece);
+        }
         match piece {
-            Some(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(WordRole::Join | WordRole::Stop),
-                ..
-            })
-            | None => {
-                fragments.push(build_fragment(&pieces, sentence, shouted, registry)?);
-                pieces.clear();
-                let stops = tokens[at - 1] == QueryToken::Stop
-                    || piece.is_some_and(|p| p.tag == PhraseTag::Vocabulary(WordRole::Stop));
-                sentence += usize::from(stops);
-            }
-            Some(piece) => pieces.push(piece),
+            Some(piece) => splitter.add(piece)?,
+            None => splitter.separate(tokens[at - 1] == QueryToken::Stop, Connector::Comma)?,
         }
     }
-    fragments.push(build_fragment(&pieces, sentence, shouted, registry)?);
-    fragments.retain(|f| !f.is_empty());
-    Ok(fragments)
+    splitter.separate(true, Connector::Start)?;
+    let mut found = splitter.found;
+    found.fragments = without_empty(found.fragments);
+    Ok(found)
 }
 
-/// Returns the length in tokens of the phrase at the start of `tokens`, and the phrase; `None` for
-/// a separating sign. A separating word, such as `and`, is a phrase.
+/// Removes the fragments that request nothing. What a verb or question word alone asks for is in a
+/// fragment of its sentence: "show me, please, the patients", "high cholesterol, who has it".
+fn without_empty(fragments: Vec<Fragment>) -> Vec<Fragment> {
+    let mut kept: Vec<Fragment> = Vec::new();
+    let mut asked_in = None;
+    for mut fragment in fragments {
+        if !fragment.is_empty() {
+            fragment.asked = asked_in == Some(fragment.sentence);
+            asked_in = None;
+            kept.push(fragment);
+        } else if fragment.asks() && fragment.left_out.is_none() {
+            match kept.last_mut() {
+                Some(last) if last.sentence == fragment.sentence => last.asked = true,
+                _ => asked_in = Some(fragment.sentence),
+            }
+        }
+    }
+    kept
+}
+
+/// State of splitting a query into fragments.
+struct FragmentSplitter<'a> {
+    query: &'a SpelledQuery,
+    registry: &'a ClinicRegistry,
+    reading: &'a Reading,
+    found: QueryFragments,
+    /// Phrases of the fragment so far.
+    pieces: Vec<TaggedPhrase>,
+    sentence: usize,
+    connector: Connector,
+    /// Negation before the fragment.
+    negation: Option<String>,
+    /// Verb such as `ignore` earlier in the clause.
+    ignores: Option<String>,
+    /// Whether the sentence compares numbers.
+    compares: bool,
+    /// Sentence and text of the last patient id.
+    last_id: Option<(usize, String)>,
+}
+
+impl FragmentSplitter<'_> {
+    /// Reads a number as the id that it abbreviates: "CARD-001, 002 and 003".
+    fn read_bare_number(&mut self, piece: &mut TaggedPhrase) {
+        if let PhraseTag::Id(_, id) = &piece.tag {
+            self.last_id = Some((self.sentence, id.clone()));
+        }
+        let begins = self.pieces.iter().all(TaggedPhrase::is_filler);
+        let digits = piece.shown.bytes().all(|b| b.is_ascii_digit());
+        if piece.tag == PhraseTag::Number
+            && begins
+            && digits
+            && let Some((sentence, id)) = &self.last_id
+            && *sentence == self.sentence
+            && let Some((prefix, _)) = id.rsplit_once('-')
+            && let Some((clinic, id)) = self
+                .registry
+                .parse_patient_id(&format!("{prefix}-{}", piece.shown))
+        {
+            piece.tag = PhraseTag::Id(clinic, id);
+        }
+    }
+
+    fn add(&mut self, piece: TaggedPhrase) -> Result<(), PlanRefusal> {
+        let role = match &piece.tag {
+            PhraseTag::Vocabulary(role) => *role,
+            _ => {
+                self.pieces.push(piece);
+                return Ok(());
+            }
+        };
+        match role {
+            // `mais` is also `more`: it compares before what is counted.
+            WordRole::Join
+                if piece.shown == "mais" && self.pieces.iter().all(TaggedPhrase::is_filler) =>
+            {
+                self.pieces.push(TaggedPhrase {
+                    tag: PhraseTag::Vocabulary(WordRole::More),
+                    ..piece
+                });
+                self.compares = true;
+                Ok(())
+            }
+            WordRole::Join if piece.shown == "plus" => self.separate(false, Connector::Comma),
+            WordRole::Join => self.separate(false, Connector::And),
+            WordRole::Or => self.separate(false, Connector::Or),
+            WordRole::Than => self.separate(false, Connector::Or),
+            WordRole::Filler if self.compares && piece.shown == "que" && self.has_topic() => {
+                self.separate(false, Connector::Or)
+            }
+            WordRole::Stop => self.separate(true, Connector::Start),
+            WordRole::Negation => {
+                self.separate(false, Connector::Negation)?;
+                self.negation = Some(piece.shown);
+                Ok(())
+            }
+            WordRole::Ignore => {
+                self.ignores = Some(piece.shown);
+                Ok(())
+            }
+            WordRole::More => {
+                self.compares = true;
+                self.pieces.push(piece);
+                Ok(())
+            }
+            _ => {
+                self.pieces.push(piece);
+                Ok(())
+            }
+        }
+    }
+
+    fn has_topic(&self) -> bool {
+        self.pieces
+            .iter()
+            .any(|p| matches!(p.tag, PhraseTag::Term(_)))
+    }
+
+    /// Ends the fragment. `stops` tells that the sentence ends too; `next` is the separator before
+    /// the next fragment.
+    fn separate(&mut self, stops: bool, next: Connector) -> Result<(), PlanRefusal> {
+        let mut fragment = self.build()?;
+        fragment.sentence = self.sentence;
+        fragment.connector = self.connector;
+        fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
+            (Some(_), Some(_)) => {
+                fragment.patients = true;
+                None
+            }
+            (one, other) => one.or(other),
+        };
+        self.found.count |= fragment.count;
+        self.found.compare |= fragment.compare;
+        self.found.fragments.push(fragment);
+        self.pieces.clear();
+        if stops {
+            self.sentence += 1;
+            self.compares = false;
+        }
+        if stops || next != Connector::Negation {
+            self.ignores = None;
+        }
+        self.connector = if stops { Connector::Start } else { next };
+        Ok(())
+    }
+
+    fn build(&mut self) -> Result<Fragment, PlanRefusal> {
+        let mut fragment = read_roles(&self.pieces, self.registry)?;
+        let is_negated = self.negation.is_some();
+        let without_ids = fragment.ids.is_empty() && !is_negated;
+        for piece in &self.pieces {
+            match &piece.tag {
+                PhraseTag::Vocabulary(WordRole::Identity) if without_ids => {
+                    return Err(PlanRefusal::Identity(piece.shown.clone()));
+                }
+                PhraseTag::Vocabulary(WordRole::Qualifier) => {
+                    self.found.qualifiers.push(piece.shown.clone());
+                }
+                _ => {}
+            }
+        }
+        if without_ids {
+            refuse_names(&self.pieces, self.reading.is_title_case)?;
+        }
+        fragment.topic = build_topic(&self.pieces)?;
+        self.read_number_of_clinic(&mut fragment);
+        self.check_filters(&fragment)?;
+        self.check_unknown(&fragment)?;
+        if !fragment.ids.is_empty() {
+            fragment.topic = None;
+        }
+        self.refuse_own_complaint(&fragment)?;
+        // "and what they take"
+        let asks_treatment = fragment.what && fragment.taking && fragment.topic.is_none();
+        fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();
+        // "on cardiology duty"
+        let nothing_taken =
+            fragment.topic.is_none() && !fragment.patients && !fragment.clinics.is_empty();
+        fragment.taking &= !nothing_taken;
+        if self.asks_definition(&fragment) {
+            return Err(PlanRefusal::SayWhat {
+                specialties: self.registry.specialties(),
+            });
+        }
+        Ok(fragment)
+    }
+
+    /// Reads a number beside a clinic as the id of its patient: "patient 12 of cardiology", "show 003 from
+    /// dermatology".
+    fn read_number_of_clinic(&mut self, fragment: &mut Fragment) {
+        const ID_DIGITS_MIN: usize = 3;
+        let [clinic] = fragment.clinics[..] else {
+            return;
+        };
+        let digits = |p: &TaggedPhrase| {
+            let is_number =
+                p.tag == PhraseTag::Number && p.shown.bytes().all(|b| b.is_ascii_digit());
+            is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
+        };
+        if !fragment.ids.is_empty() || fragment.topic.is_some() {
+            return;
+        }
+        let prefix = self
+            .registry
+            .clinics()
+            .get(clinic)
+            .map(|c| c.id_prefix.as_str());
+        if let Some(piece) = self.pieces.iter_mut().find(|p| digits(p))
+            && let Some((clinic, id)) = self.registry.parse_patient_id(&format!(
+                "{}-{}",
+                prefix.unwrap_or_default(),
+                piece.shown
+            ))
+        {
+            piece.tag = PhraseTag::Id(clinic, id.clone());
+            fragment.ids.push((clinic, id));
+        }
+    }
+
+    /// Refuses the fragment if a time, a number, or a comparison with one narrows what it asks for.
+    /// Elsewhere these words are noted.
+    fn check_filters(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        let asks = !fragment.is_empty();
+        let mut numbers = self.pieces.iter().filter(|p| p.tag == PhraseTag::Number);
+        let has_number = numbers.next().is_some();
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let next = self.pieces.get(at + 1).map(|p| &p.tag);
+            let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
+            let filters = match piece.tag {
+                PhraseTag::Number => asks && !of_clinics && !is_part_of_topic(&self.pieces, at),
+                PhraseTag::Vocabulary(WordRole::Time) => asks && !fragment.has_only_clinics(),
+                PhraseTag::Vocabulary(WordRole::Relative) => asks && has_number,
+                _ => continue,
+            };
+            if filters {
+                return Err(PlanRefusal::Filter(piece.shown.clone()));
+            }
+            if !of_clinics && !is_part_of_topic(&self.pieces, at) {
+                self.found.unused.push(piece.shown.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses the fragment if an unknown word in it narrows what is asked. Other unknown words are
+    /// noted.
+    fn check_unknown(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        for at in 0..self.pieces.len() {
+            let piece = &self.pieces[at];
+            let unknown = match piece.tag {
+                PhraseTag::Unknown => true,
+                PhraseTag::Weak => !is_part_of_topic(&self.pieces, at),
+                _ => false,
+            };
+            if !unknown {
+                continue;
+            }
+            if self.is_restriction(at, fragment) {
+                return Err(self.unknown_word(&piece.shown));
+            }
+            self.found.unused.push(piece.shown.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the unknown word at `at` narrows what is asked: it follows a word such as
+    /// `with`, stands beside a word for patients or a medical one, begins with a capital letter, or
+    /// is all that a verb asks for.
+    fn is_restriction(&self, at: usize, fragment: &Fragment) -> bool {
+        let pieces = &self.pieces;
+        let is_plain = |p: &&TaggedPhrase| {
+            p.is_filler() || matches!(p.tag, PhraseTag::Vocabulary(WordRole::Of))
+        };
+        let before = pieces[..at].iter().rev().find(|p| !is_plain(p));
+        let after = pieces[at + 1..].iter().find(|p| !is_plain(p));
+        let joined_by_of =
+            at > 0 && matches!(pieces[at - 1].tag, PhraseTag::Vocabulary(WordRole::Of));
+        let role = |p: Option<&TaggedPhrase>| match p.map(|p| &p.tag) {
+            Some(PhraseTag::Vocabulary(role)) => Some(*role),
+            _ => None,
+        };
+        let is_term =
+            |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Term(_)));
+        let is_clinic =
+            |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Clinic(..)));
+        use WordRole::{Count, Cue, OnePatient, Patients, Taking, Verb, Who};
+        let is_people = matches!(role(before), Some(Who | Patients | OnePatient));
+        // "been fitted with a pacemaker", "who developed psoriasis", "patients enrolled in cardiology":
+        // a verb before what counts
+        let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
+            || role(before) == Some(Who) && is_term(after)
+            || is_people && is_clinic(after);
+        // "I am in a hurry with this"
+        let is_own = fragment.is_empty() && !fragment.verb && self.pieces.iter().any(is_of_user);
+        let narrows = is_people
+            || matches!(role(before), Some(Cue | Taking))
+            || is_term(after)
+            || (joined_by_of && is_term(before))
+            || looks_medical(&pieces[at].shown);
+        // A list of patients, or general knowledge about a topic: the word may be what matters.
+        let is_bare_list = fragment.patients && fragment.topic.is_none() && fragment.ids.is_empty();
+        let is_general = fragment.topic.is_some()
+            && !fragment.has_subject()
+            && !fragment.who
+            && !fragment.cue
+            && !fragment.count
+            && !fragment.compare
+            && fragment.clinics.is_empty()
+            && fragment.verb;
+        ((narrows || is_bare_list) && !leads_on && !is_own)
+            || is_general
+            || matches!(role(after), Some(Patients | OnePatient))
+            || (pieces[at].capital && at > 0 && !self.reading.is_title_case)
+            || (matches!(role(before), Some(Verb | Count)) && fragment.is_empty())
+    }
+
+    fn unknown_word(&self, word: &str) -> PlanRefusal {
+        PlanRefusal::UnknownWord {
+            word: word.to_owned(),
+            suggestions: self.query.suggestions_for(word),
+            specialties: self.registry.specialties(),
+        }
+    }
+
+    /// Refuses a complaint of the user's own, such as `I have chest pain`.
+    fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
+        let is_own = |(at, piece): (usize, &TaggedPhrase)| {
+            let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);
+            let is_state = previous == "i" && STATES.contains(&&*piece.shown);
+            (is_of_user(piece) && piece.shown != "i") || is_state
+        };
+        let about_patients =
+            fragment.patients || !fragment.clinics.is_empty() || !fragment.ids.is_empty();
+        match self.pieces.iter().enumerate().find(|piece| is_own(*piece)) {
+            Some((_, piece)) if fragment.topic.is_some() && !about_patients => {
+                Err(PlanRefusal::Advice(piece.shown.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the fragment asks what something is: `what is psoriasis`.
+    fn asks_definition(&self, fragment: &Fragment) -> bool {
+        const BE: [&str; 6] = ["is", "are", "é", "são", "sao", "significa"];
+        let asks = |pair: &[TaggedPhrase]| {
+            matches!(&*pair[0].shown, "what" | "que" | "qual") && BE.contains(&&*pair[1].shown)
+        };
+        let asks = self.pieces.windows(2).any(asks)
+            || self
+                .pieces
+                .iter()
+                .any(|p| matches!(&*p.shown, "what's" | "whats"));
+        asks && fragment.topic.is_some()
+            && !fragment.has_subject()
+            && fragment.clinics.is_empty()
+            && !fragment.count
+    }
+}
+
+/// Returns whether a word ends as names of diseases do, in English or Portuguese.
+fn looks_medical(word: &str) -> bool {
+    const ENDINGS: [&str; 16] = [
+        "itis", "osis", "emia", "aemia", "pathy", "algia", "plasia", "trophy", "rrhea", "pox",
+        "ose", "patia", "trofia", "rreia", "oma", "ite",
+    ];
+    const LETTERS_MIN: usize = 7;
+    word.chars().count() >= LETTERS_MIN && ENDINGS.iter().any(|ending| word.ends_with(ending))
+}
+
+/// Returns whether a phrase is about the user, such as `my`.
+fn is_of_user(piece: &TaggedPhrase) -> bool {
+    matches!(
+        &*piece.shown,
+        "i" | "i'm" | "i've" | "my" | "meu" | "minha" | "estou" | "tenho"
+    )
+}
+
+/// Returns whether the phrase at `at` is a verb whose receiver is the user: `send me`, `mande-me`.
+fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const VERBS: [&str; 12] = [
+        "send", "share", "update", "run", "repeat", "mande", "mandar", "envie", "enviar", "repita",
+        "copy", "write",
+    ];
+    let is_user = |at: Option<usize>| {
+        let shown = at.and_then(|at| pieces.get(at)).map(|p| &*p.shown);
+        matches!(shown, Some("me" | "us" | "nos"))
+    };
+    VERBS.contains(&&*pieces[at].shown)
+        && (is_user(at.checked_add(1)) || is_user(at.checked_sub(1)))
+}
+
+/// Returns a fragment with the flags, clinics and ids of its phrases, without a topic.
 ///
 /// # Errors
-/// [`PlanRefusal`], if the phrase names an id, specialty or clinic that isn't registered.
-fn next_phrase(
-    tokens: &[QueryToken],
-    registry: &ClinicRegistry,
-    names: &RegistryPhrases,
-) -> Result<(usize, Option<TaggedPhrase>), PlanRefusal> {
-    let Some(word) = tokens.first().and_then(QueryToken::as_word) else {
-        return Ok((1, None));
-    };
-    let capital = word.is_capitalized;
-    if let Some(phrase) = names.longest_match(tokens) {
-        let used = phrase.words.len();
-        let shown: Vec<&str> = tokens[..used]
-            .iter()
-            .filter_map(QueryToken::as_word)
-            .map(|w| &*w.text)
-            .collect();
-        return Ok((
-            used,
-            Some(TaggedPhrase {
-                tag: phrase.tag(),
-                shown: shown.join(" "),
-                capital,
-            }),
-        ));
-    }
-    let piece = |tag| {
-        Some(TaggedPhrase {
-            tag,
-            shown: word.text.clone(),
-            capital,
-        })
-    };
-    if let Some(digits) = tokens.get(1).and_then(QueryToken::as_word)
-        && digits.folded.bytes().all(|b| b.is_ascii_digit())
-        && let Some((clinic, id)) =
-            registry.parse_patient_id(&format!("{}-{}", word.folded, digits.folded))
-    {
-        return Ok((2, piece(PhraseTag::Id(clinic, id))));
-    }
-    Ok((1, piece(tag_word(word, registry, names)?)))
-}
-
-fn tag_word(
-    word: &QueryWord,
-    registry: &ClinicRegistry,
-    names: &RegistryPhrases,
-) -> Result<PhraseTag, PlanRefusal> {
-    // "CARD-001's"
-    let folded = word.folded.strip_suffix("'s").unwrap_or(&word.folded);
-    if let Some((clinic, id)) = registry.parse_patient_id(folded) {
-        return Ok(PhraseTag::Id(clinic, id));
-    }
-    if let Some(known) = word_role(folded) {
-        return Ok(PhraseTag::Vocabulary(known));
-    }
-    if looks_like_an_id(folded) {
-        let prefixes = registry
-            .clinics()
-            .iter()
-            .filter(|c| !c.id_prefix.is_empty());
-        let prefixes = prefixes
-            .map(|c| format!("{}-", c.id_prefix))
-            .collect::<Vec<_>>()
-            .join(", ");
-        return Err(PlanRefusal::NoSuchPrefix {
-            id: folded.to_uppercase(),
-            prefixes,
-        });
-    }
-    if folded.starts_with(|c: char| c.is_ascii_digit()) {
-        return Ok(PhraseTag::Number);
-    }
-    if let Some(phrase) = names.closest_match(word) {
-        return Ok(phrase.tag());
-    }
-    if is_specialty(folded) {
-        return Err(PlanRefusal::NoSuchSpecialty {
-            specialty: word.text.clone(),
-            specialties: registry.specialties(),
-        });
-    }
-    if folded.starts_with("clinic_") || folded.starts_with("clinica_") {
-        let clinics = registry
-            .clinics()
-            .iter()
-            .map(|c| c.id.as_str())
-            .collect::<Vec<_>>()
-            .join(", ");
-        return Err(PlanRefusal::NoSuchClinic {
-            clinic: word.text.clone(),
-            clinics,
-        });
-    }
-    Ok(PhraseTag::Topic)
-}
-
-/// Returns whether a word has the form of an id: letters, an optional hyphen, and three or more
-/// digits. (`covid-19` is a condition.)
-fn looks_like_an_id(folded: &str) -> bool {
-    const DIGITS_MIN: usize = 3;
-    let digits = folded.trim_start_matches(|c: char| c.is_ascii_lowercase());
-    let letters = folded.len() - digits.len();
-    let digits = digits.strip_prefix('-').unwrap_or(digits);
-    letters > 0 && digits.len() >= DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn build_fragment(
-    pieces: &[TaggedPhrase],
-    sentence: usize,
-    shouted: bool,
-    registry: &ClinicRegistry,
-) -> Result<Fragment, PlanRefusal> {
-    let mut fragment = Fragment {
-        sentence,
-        ..Fragment::default()
-    };
-    for piece in pieces {
+/// The refusal of a phrase that must not be planned.
+fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Fragment, PlanRefusal> {
+    let mut fragment = Fragment::default();
+    let mut plural = false;
+    for (at, piece) in pieces.iter().enumerate() {
         let word = || piece.shown.clone();
-        match &piece.tag {
-            PhraseTag::Vocabulary(known) => match known {
-                WordRole::Verb => fragment.verb = true,
-                WordRole::Patients | WordRole::OnePatient => fragment.patients = true,
-                WordRole::Record => fragment.record = true,
-                WordRole::Medication => fragment.medication = true,
-                WordRole::Taking => fragment.taking = true,
-                WordRole::Pronoun => fragment.pronoun = true,
-                WordRole::All => fragment.all = true,
-                WordRole::Both => (fragment.all, fragment.both) = (true, true),
-                WordRole::Clinics => extend_unique(
-                    &mut fragment.clinics,
-                    &(0..registry.clinics().len()).collect::<Vec<_>>(),
-                ),
-                WordRole::Negation => return Err(PlanRefusal::Negation(word())),
-                WordRole::Change => return Err(PlanRefusal::Change(word())),
-                WordRole::Advice => return Err(PlanRefusal::Advice(word())),
-                WordRole::Compare => return Err(PlanRefusal::Compare(word())),
-                WordRole::Filter => return Err(PlanRefusal::Filter(word())),
-                WordRole::NameCue
-                | WordRole::Filler
-                | WordRole::Of
-                | WordRole::Join
-                | WordRole::Stop => {}
-            },
-            PhraseTag::Registry(PhraseKind::Clinic | PhraseKind::Synonym, at) => {
-                extend_unique(&mut fragment.clinics, at)
+        let role = match &piece.tag {
+            PhraseTag::Vocabulary(role) => *role,
+            PhraseTag::Clinic(_, clinics) => {
+                extend_unique(&mut fragment.clinics, clinics);
+                continue;
             }
-            PhraseTag::Id(at, id) => fragment.ids.push((*at, id.clone())),
-            PhraseTag::Registry(PhraseKind::Condition, _)
-            | PhraseTag::Number
-            | PhraseTag::Topic => {}
+            PhraseTag::Id(clinic, id) => {
+                fragment.ids.push((*clinic, id.clone()));
+                continue;
+            }
+            _ => continue,
+        };
+        match role {
+            WordRole::Verb => fragment.verb = true,
+            WordRole::What => (fragment.verb, fragment.what) = (true, true),
+            WordRole::Who => fragment.who = true,
+            WordRole::Cue => fragment.cue = true,
+            WordRole::Count => fragment.count = true,
+            WordRole::More => fragment.compare = true,
+            WordRole::Patients => (fragment.patients, plural) = (true, true),
+            WordRole::OnePatient => fragment.patients = true,
+            // "on file", "on our records"
+            WordRole::Record if at > 0 && pieces[at - 1].shown == "on" => fragment.taking = false,
+            WordRole::Record => fragment.record = true,
+            WordRole::Medication => fragment.medication = true,
+            WordRole::Dose => (fragment.medication, fragment.dose) = (true, true),
+            WordRole::Taking => fragment.taking = true,
+            WordRole::Pronoun => fragment.pronoun = true,
+            WordRole::All => fragment.all = true,
+            WordRole::Both => (fragment.all, fragment.both) = (true, true),
+            WordRole::Clinics => {
+                fragment.clinic_words = true;
+                let all: Vec<usize> = (0..registry.clinics().len()).collect();
+                extend_unique(&mut fragment.clinics, &all);
+            }
+            WordRole::NameCue | WordRole::Identity => fragment.identity = true,
+            // "send me the list"
+            WordRole::Change if is_to_user(pieces, at) => fragment.verb = true,
+            WordRole::Change => return Err(PlanRefusal::Change(word())),
+            WordRole::Advice => return Err(PlanRefusal::Advice(word())),
+            WordRole::Combine => return Err(PlanRefusal::Join(word())),
+            WordRole::Filter => return Err(PlanRefusal::Filter(word())),
+            // "que remédios tomam …", "o que toma …", "how are … treated"
+            WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
+                let asks = at == 0 || (at == 1 && matches!(&*pieces[0].shown, "o" | "com"));
+                fragment.what |= asks;
+                fragment.verb |= asks;
+            }
+            WordRole::Filler
+            | WordRole::Qualifier
+            | WordRole::Of
+            | WordRole::Than
+            | WordRole::Join
+            | WordRole::Or
+            | WordRole::Stop
+            | WordRole::Negation
+            | WordRole::Time
+            | WordRole::Relative
+            | WordRole::Ignore => {}
         }
     }
-    if fragment.ids.is_empty() {
-        refuse_names(pieces, shouted)?;
-        fragment.topic = build_topic(pieces)?;
-    }
+    let first = pieces.first().map(|piece| &piece.tag);
+    fragment.of = first == Some(&PhraseTag::Vocabulary(WordRole::Of));
+    fragment.one_patient = fragment.patients && !plural && !fragment.all;
+    fragment.record |= fragment.identity && !fragment.ids.is_empty();
     Ok(fragment)
 }
 
 /// Refuses a fragment that seems to contain a person's name with [`PlanRefusal::ByName`]: a word
 /// such as `named`, two unknown capitalised words, or one after a word such as `patient`. Otherwise
-/// the name would be sent to clinics that have no such patient. `shouted` tells that all words of
-/// the query are capitalised, so that capitals don't indicate a name.
-fn refuse_names(pieces: &[TaggedPhrase], shouted: bool) -> Result<(), PlanRefusal> {
-    let name_like = |p: &TaggedPhrase| p.tag == PhraseTag::Topic && p.capital && !shouted;
+/// the name would be sent to clinics that have no such patient. `is_title_case` tells that all words
+/// of the query are capitalised, so that capitals don't indicate a name.
+fn refuse_names(pieces: &[TaggedPhrase], is_title_case: bool) -> Result<(), PlanRefusal> {
+    let name_like = |p: &TaggedPhrase| {
+        matches!(p.tag, PhraseTag::Unknown | PhraseTag::Weak) && p.capital && !is_title_case
+    };
     let pairs = || pieces.iter().zip(pieces.iter().skip(1));
-    let named = pieces
-        .iter()
-        .any(|p| p.tag == PhraseTag::Vocabulary(WordRole::NameCue))
+    // "name all patients with acne"; "names of the medicines"
+    let has = |role| pieces.iter().any(|p| p.tag == PhraseTag::Vocabulary(role));
+    let of_medicines = has(WordRole::Medication);
+    let cue = |(at, p): (usize, &TaggedPhrase)| {
+        let is_verb = at == 0 && p.shown == "name";
+        p.tag == PhraseTag::Vocabulary(WordRole::NameCue) && !is_verb && !of_medicines
+    };
+    let named = pieces.iter().enumerate().any(cue)
         || pairs().any(|(a, b)| {
             (a.tag == PhraseTag::Vocabulary(WordRole::OnePatient) || name_like(a)) && name_like(b)
         });
@@ -303,345 +652,5 @@ fn refuse_names(pieces: &[TaggedPhrase], shouted: bool) -> Result<(), PlanRefusa
         Err(PlanRefusal::ByName)
     } else {
         Ok(())
-    }
-}
-
-fn build_topic(pieces: &[TaggedPhrase]) -> Result<Option<SearchTopic>, PlanRefusal> {
-    let tag = |at: Option<usize>| at.and_then(|at| pieces.get(at)).map(|p| &p.tag);
-    let is_plain = |at: Option<usize>| tag(at) == Some(&PhraseTag::Topic);
-    let is_topic = |at: usize| match &pieces[at].tag {
-        PhraseTag::Topic | PhraseTag::Registry(PhraseKind::Condition, _) => true,
-        // `skin rash` is searched as a whole, while `skin patients` only names a clinic.
-        PhraseTag::Registry(PhraseKind::Synonym, _) => {
-            is_plain(at.checked_sub(1)) || is_plain(Some(at + 1))
-        }
-        // `type 2 diabetes`
-        PhraseTag::Number => is_plain(at.checked_sub(1)),
-        _ => false,
-    };
-    if let Some(number) =
-        (0..pieces.len()).find(|at| pieces[*at].tag == PhraseTag::Number && !is_topic(*at))
-    {
-        return Err(PlanRefusal::Filter(pieces[number].shown.clone()));
-    }
-    let mut words: Vec<&str> = Vec::new();
-    let mut seen_at = Vec::new();
-    for at in 0..pieces.len() {
-        let between = pieces[at].tag == PhraseTag::Vocabulary(WordRole::Of)
-            && at.checked_sub(1).is_some_and(is_topic)
-            && at + 1 < pieces.len()
-            && is_topic(at + 1);
-        if is_topic(at) || between {
-            words.extend(pieces[at].shown.split(' '));
-        }
-        if let PhraseTag::Registry(PhraseKind::Condition, clinics) = &pieces[at].tag {
-            extend_unique(&mut seen_at, clinics);
-        }
-    }
-    if words.len() > TOPIC_WORDS_MAX {
-        return Err(PlanRefusal::LongTopic {
-            start: words[..3].join(" "),
-        });
-    }
-    Ok((!words.is_empty()).then(|| SearchTopic {
-        text: words.join(" "),
-        seen_at,
-    }))
-}
-
-/// Appends those items to `to` that it doesn't hold yet, in order.
-pub(super) fn extend_unique<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
-    for item in from {
-        if !to.contains(item) {
-            to.push(item.clone());
-        }
-    }
-}
-
-/// Phrases of the clinic registry, indexed by their first word.
-#[derive(Debug)]
-pub(super) struct RegistryPhrases {
-    phrases: HashMap<String, Vec<RegistryPhrase>>,
-}
-
-#[derive(Debug)]
-struct RegistryPhrase {
-    /// Words of the phrase, in singular form.
-    words: Vec<String>,
-    means: PhraseKind,
-    /// Registry indexes of the clinics that have the phrase.
-    clinics: Vec<usize>,
-}
-
-impl RegistryPhrase {
-    fn tag(&self) -> PhraseTag {
-        PhraseTag::Registry(self.means, self.clinics.clone())
-    }
-}
-
-/// Kind of a phrase of the clinic registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PhraseKind {
-    /// Id or specialty of a clinic, or a related word such as `cardiologist`.
-    Clinic,
-    /// Synonym of a specialty, which may also be part of a condition: `skin` in `skin rash`.
-    Synonym,
-    /// Condition that a clinic treats.
-    Condition,
-}
-
-impl RegistryPhrases {
-    pub fn new(registry: &ClinicRegistry) -> Self {
-        let mut names = Self {
-            phrases: HashMap::new(),
-        };
-        for (at, clinic) in registry.clinics().iter().enumerate() {
-            let phrases = [
-                (PhraseKind::Clinic, &proper_names(clinic)),
-                (PhraseKind::Synonym, &clinic.synonyms),
-                (PhraseKind::Condition, &clinic.conditions),
-            ];
-            for (means, texts) in phrases {
-                texts.iter().for_each(|text| names.add(text, means, at));
-            }
-        }
-        for phrases in names.phrases.values_mut() {
-            phrases.sort_by_key(|p| std::cmp::Reverse(p.words.len()));
-        }
-        names
-    }
-
-    fn add(&mut self, text: &str, means: PhraseKind, clinic: usize) {
-        let tokens = tokenize(text);
-        let words: Vec<String> = tokens
-            .iter()
-            .filter_map(QueryToken::as_word)
-            .map(|w| singular(&w.folded).to_owned())
-            .collect();
-        let Some(first) = words.first().cloned() else {
-            return;
-        };
-        let phrases = self.phrases.entry(first).or_default();
-        match phrases
-            .iter_mut()
-            .find(|p| p.words == words && p.means == means)
-        {
-            Some(phrase) => extend_unique(&mut phrase.clinics, &[clinic]),
-            // The first kind of a phrase takes precedence: a specialty of one clinic stays one if
-            // another clinic lists it as a synonym.
-            None => phrases.push(RegistryPhrase {
-                words,
-                means,
-                clinics: vec![clinic],
-            }),
-        }
-    }
-
-    /// Returns the longest phrase of the registry at the start of `tokens`; `None` if there is
-    /// none.
-    fn longest_match(&self, tokens: &[QueryToken]) -> Option<&RegistryPhrase> {
-        let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
-        let fits = |p: &&RegistryPhrase| {
-            p.words
-                .iter()
-                .enumerate()
-                .all(|(at, p)| word(at).is_some_and(|w| w.equals_singular(p)))
-        };
-        self.phrases
-            .get(singular(&word(0)?.folded))?
-            .iter()
-            .find(fits)
-    }
-
-    /// Returns the one-word registry phrase that `word` probably means: a clinic's name with one
-    /// typing error, or another ending of a long condition (`hypertensive`, `hipertensos`). `None`
-    /// if there is none, or several with different meanings.
-    fn closest_match(&self, word: &QueryWord) -> Option<&RegistryPhrase> {
-        let near = |p: &&RegistryPhrase| match (p.means, &p.words[..]) {
-            (PhraseKind::Clinic, [name]) => differs_by_one_typo(singular(&word.folded), name),
-            (PhraseKind::Condition, [name]) => same_stem(&word.folded, name),
-            _ => false,
-        };
-        // Two candidates with different meanings are ambiguous.
-        let mut found = self.phrases.values().flatten().filter(near);
-        let first = found.next()?;
-        found
-            .all(|p| (p.means, &p.clinics) == (first.means, &first.clinics))
-            .then_some(first)
-    }
-}
-
-/// Returns the phrases that name a clinic: its id, as it is, with spaces, and with `clínica`; and
-/// its specialty. For a specialty with `-logy`, also related words in both languages.
-fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
-    let spaced = clinic.id.replace(['_', '-', '.'], " ");
-    let mut names = vec![
-        spaced.replace("clinic ", "clínica "),
-        spaced,
-        clinic.id.clone(),
-        clinic.specialty.clone(),
-    ];
-    if let Some(stem) = clinic.specialty.to_lowercase().strip_suffix("logy") {
-        let endings = "logia logist logista logic logical logico logica".split(' ');
-        names.extend(endings.map(|ending| format!("{stem}{ending}")));
-    }
-    names
-}
-
-/// Minimum letters both of a clinic's name and of a word that may be it with one typing error.
-const TYPO_LETTERS_MIN: usize = 8;
-/// Minimum length of the common prefix, in letters, of two words that count as forms of the same
-/// word.
-const STEM_LETTERS_MIN: usize = 8;
-/// Maximum length of the ending after the common prefix, in letters, of two forms of the same word.
-const STEM_ENDING_LETTERS_MAX: usize = 5;
-
-/// Returns whether two words of at least [`TYPO_LETTERS_MIN`] letters differ by at most one letter:
-/// wrong, missing, extra, or swapped with its neighbour. `false` for shorter words.
-fn differs_by_one_typo(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().min(b.len()) < TYPO_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {
-        return false;
-    }
-    let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
-    let back = a
-        .iter()
-        .rev()
-        .zip(b.iter().rev())
-        .take_while(|(x, y)| x == y)
-        .count();
-    let (left_a, left_b) = (
-        a.len().saturating_sub(front + back),
-        b.len().saturating_sub(front + back),
-    );
-    left_a.max(left_b) <= 1
-        || (left_a == 2 && left_b == 2 && a[front] == b[front + 1] && a[front + 1] == b[front])
-}
-
-fn same_stem(a: &str, b: &str) -> bool {
-    let (a_letters, b_letters) = (a.chars().count(), b.chars().count());
-    let stem = a.chars().zip(b.chars()).take_while(|(x, y)| x == y).count();
-    stem >= STEM_LETTERS_MIN && a_letters.max(b_letters) - stem <= STEM_ENDING_LETTERS_MAX
-}
-
-/// Reason a query isn't planned, as a sentence for the user that suggests an alternative.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PlanRefusal {
-    #[error("There is nothing to ask. Try: list all cardiology patients.")]
-    Empty,
-    #[error(
-        "I did not understand what to ask of which clinic. Name a specialty ({specialties}), a condition or \
-         a patient id."
-    )]
-    NotUnderstood { specialties: String },
-    #[error(
-        "I can list patients, show one by id, check one's medications, or search for a condition. Say which you want."
-    )]
-    SayWhat,
-    #[error("No clinic here treats {specialty}. Registered are: {specialties}.")]
-    NoSuchSpecialty {
-        specialty: String,
-        specialties: String,
-    },
-    #[error("No clinic here is called {clinic}. Registered are: {clinics}.")]
-    NoSuchClinic { clinic: String, clinics: String },
-    #[error("No clinic here has patient ids like {id}. Known are: {prefixes}.")]
-    NoSuchPrefix { id: String, prefixes: String },
-    #[error(
-        "{id} is a patient of {owner}, not of the clinic that you named. Ask one clinic at a time about its \
-         own patients."
-    )]
-    WrongClinic { id: String, owner: String },
-    #[error("That needs a patient id, such as {example}. List the clinic's patients to find it.")]
-    NeedsId { example: String },
-    #[error(
-        "Patients are found by id or condition, never by name. List the clinic's patients to find the id."
-    )]
-    ByName,
-    #[error("I can't leave anything out (\"{0}\"). Say what you want to see instead.")]
-    Negation(String),
-    #[error(
-        "The clinics can only be read (\"{0}\" is not possible). Ask to list, show, check or search."
-    )]
-    Change(String),
-    #[error(
-        "That is a physician's judgement (\"{0}\"). I can show what the clinics have recorded."
-    )]
-    Advice(String),
-    #[error("Clinics are never compared or joined (\"{0}\"). Ask each of them by itself.")]
-    Compare(String),
-    #[error(
-        "The clinics can't select by age, date, number or order (\"{0}\"). List patients or search for a condition."
-    )]
-    Filter(String),
-    #[error(
-        "\"{start} …\" is too long for a condition. Search for one to {TOPIC_WORDS_MAX} words."
-    )]
-    LongTopic { start: String },
-    #[error("That is {steps} steps, more than {STEPS_MAX}. Ask for less at once.")]
-    TooManySteps { steps: usize },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::samples::three_clinics;
-
-    /// Goal: the longest phrase wins and says what it is; a condition of two clinics names both. Method: rows.
-    #[test]
-    fn phrases() {
-        let names = RegistryPhrases::new(&three_clinics());
-        for (text, expect) in [
-            (
-                "cardiology patients",
-                Some((1, PhraseKind::Clinic, vec![0])),
-            ),
-            ("dermatologista", Some((1, PhraseKind::Clinic, vec![1]))),
-            ("clinic_c", Some((1, PhraseKind::Clinic, vec![2]))),
-            ("clinic c now", Some((2, PhraseKind::Clinic, vec![2]))),
-            ("skin cancer", Some((2, PhraseKind::Condition, vec![1]))),
-            ("skin rash", Some((1, PhraseKind::Synonym, vec![1]))),
-            ("hearts", Some((1, PhraseKind::Synonym, vec![0]))),
-            ("Psoriase", Some((1, PhraseKind::Condition, vec![1]))),
-            ("eczemas", Some((1, PhraseKind::Condition, vec![1, 2]))),
-            ("neurosis", None),
-            (", skin", None),
-        ] {
-            let found = names
-                .longest_match(&tokenize(text))
-                .map(|p| (p.words.len(), p.means, p.clinics.clone()));
-            assert_eq!(found, expect, "{text}");
-        }
-    }
-
-    /// Goal: slips in clinics' names and other endings of long conditions are understood, short words never.
-    /// Method: rows.
-    #[test]
-    fn near_misses() {
-        let names = RegistryPhrases::new(&three_clinics());
-        for (text, expect) in [
-            ("cardiolgy", Some((PhraseKind::Clinic, 0))),
-            ("dermatolgoy", Some((PhraseKind::Clinic, 1))),
-            ("hypertensive", Some((PhraseKind::Condition, 0))),
-            ("hipertensos", Some((PhraseKind::Condition, 0))),
-            ("urology", None),
-            ("psoriatic", None),
-            ("hypertrophic", None),
-            ("heard", None),
-            ("skim", None),
-            ("acme", None),
-            ("oncology", None),
-        ] {
-            let found = tokenize(text)
-                .first()
-                .and_then(QueryToken::as_word)
-                .and_then(|word| names.closest_match(word));
-            let expect = expect.map(|(means, clinic)| (means, vec![clinic]));
-            assert_eq!(
-                found.map(|p| (p.means, p.clinics.clone())),
-                expect,
-                "{text}"
-            );
-        }
     }
 }

@@ -1,25 +1,45 @@
-//! Vocabulary of the rules in English and Portuguese, lower case without accents; and the splitting
-//! of text into words.
+//! Vocabulary of the rules in English and Portuguese, lower case without accents.
 
 use std::sync::LazyLock;
 
 use WordRole::*;
 
-use callboard_message::text::{WordTable, fold, is_one_of, normalize, word_table};
+#[cfg(test)]
+use callboard_message::text::fold;
+use callboard_message::text::{WordTable, is_one_of, word_table};
+
+use super::tokens::singular;
 
 /// Role of a vocabulary word in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordRole {
     /// Request verb: `show`.
     Verb,
+    /// Interrogative that may ask for a definition: `what`.
+    What,
+    /// Word that asks for a number: `many`.
+    Count,
+    /// Comparative that asks for the larger number: `more`.
+    More,
+    /// Word after which the second part of a comparison follows: `than`.
+    Than,
     /// Plural reference to patients: `patients`, `those`.
     Patients,
+    /// Singular reference to a patient, which a name may follow: `patient`, `mrs`. Also counts as
+    /// [`Self::Patients`].
+    OnePatient,
+    /// Relative or interrogative pronoun for people: `who`.
+    Who,
     /// Word for a patient's record: `chart`.
     Record,
     /// Word for a patient's medications: `drugs`.
     Medication,
+    /// Word for the dose or schedule of a medication: `dose`. Also counts as [`Self::Medication`].
+    Dose,
     /// Word for taking a medicine: `takes`, `prescribed`, `on`.
     Taking,
+    /// Word after which a condition follows: `with`, `has`.
+    Cue,
     /// Pronoun that refers to a patient: `their`.
     Pronoun,
     /// Word for a whole group: `every`.
@@ -30,24 +50,36 @@ pub(super) enum WordRole {
     Clinics,
     /// Conjunction, which separates fragments like a comma.
     Join,
+    /// Conjunction between alternatives, which separates fragments like a comma.
+    Or,
     /// Word such as `then`, which ends a sentence like a full stop.
     Stop,
-    /// Negation: `not`, `except`. The planner refuses it.
+    /// Negation: `not`, `except`. The fragment after it is left out.
     Negation,
+    /// Verb for leaving something aside: `ignore`. Its fragment is left out.
+    Ignore,
     /// Verb for changing, sending or copying data. The planner refuses it.
     Change,
     /// Request for a physician's judgement. The planner refuses it.
     Advice,
-    /// Request to compare or combine data. The planner refuses it.
-    Compare,
-    /// Filter that the clinics' tools don't support: age, sex, date, order. The planner refuses it.
+    /// Request to combine data of clinics. The planner refuses it.
+    Combine,
+    /// Filter that the clinics' tools don't support: age, sex, date, dose, order. The planner
+    /// refuses it.
     Filter,
+    /// Word for a time, such as `today`: a filter where its fragment asks for something.
+    Time,
+    /// Word that compares or orders, such as `over`: a filter beside a number.
+    Relative,
     /// Word that introduces a person's name: `named`. The planner refuses it in a fragment without
     /// a patient id.
     NameCue,
-    /// Singular reference to a patient, which a name may follow: `patient`, `mrs`. Also counts as
-    /// [`Self::Patients`].
-    OnePatient,
+    /// Word for what identifies a person: `address`. A record in a fragment with a patient id; the
+    /// planner refuses it elsewhere.
+    Identity,
+    /// Word for how severe a condition is, which the clinics don't record. It isn't searched, and
+    /// the answer tells so.
+    Qualifier,
     /// Filler word that doesn't change the request.
     Filler,
     /// Preposition such as `of` or `de`. Kept only between two words of a search text (`dor de
@@ -58,103 +90,184 @@ pub(super) enum WordRole {
 const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
-         tell read open print count enumerate which what how many identify locate bring \
-         liste listar lista listem mostre mostrar mostra exiba exibir veja ver verifique verificar verifica cheque \
-         checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise pesquisar \
-         traga trazer obtenha obter quero qual quais quantos quantas conte contar diga identifique",
+         tell read open print enumerate which identify locate bring need want \
+         liste lista listar listem mostre mostrar mostra mostrem exiba exibir veja ver verifique verificar verifica \
+         cheque checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise \
+         pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
+         identifique abre abra abrir passa passe revele revelar apresente apresentar reveal rode puxa puxe puxar",
         Verb,
     ),
+    ("what what's whats", What),
     (
-        "patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes",
+        "many count counts number numbers headcount quantos quantas quanto quantidade numero total tally conte contar \
+         contagem",
+        Count,
+    ),
+    (
+        "more fewer most fewest bigger biggest larger largest smaller smallest maior menor compare comparing comparison versus vs comparar comparacao",
+        More,
+    ),
+    ("than", Than),
+    (
+        "patients people persons folks pts those ones cases anyone anybody everyone everybody someone somebody takers \
+         users sufferers roster census caseload \
+         pacientes pessoas aqueles aquelas casos doentes utentes alguem portador portadora portadores portadoras",
         Patients,
     ),
     (
-        "patient paciente mr mrs ms dr sr sra senhor senhora",
+        "patient paciente doente utente mr mrs ms dr sr sra senhor senhora",
         OnePatient,
     ),
+    ("who who's whose whom quem", Who),
     (
-        "record records chart charts file files details detail info information data profile prontuario prontuarios \
-              ficha fichas detalhes detalhe informacoes informacao dados registro registros perfil",
+        "record records chart charts file files details detail info information data profile \
+         prontuario prontuarios ficha fichas detalhes detalhe informacoes informacao dados registro registros \
+         registo registos perfil processo processos",
         Record,
     ),
     (
-        "medication medications medicine medicines meds med drug drugs prescription prescriptions dose doses dosage \
-         dosages medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita \
-         receitas dosagem dosagens posologia",
+        "medication medications medicine medicines meds med drug drugs prescription prescriptions pills tablets \
+         regimen \
+         medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita receitas \
+         farmaco farmacos comprimidos",
         Medication,
     ),
     (
-        "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando",
+        "dose doses dosage dosages frequency schedule dosagem dosagens posologia frequencia",
+        Dose,
+    ),
+    (
+        "take takes taking took taken use uses using used prescribed on receive receives receiving medicated treated \
+         therapy treatment \
+         toma tomam tomando tomar usa usam usando usar uso recebe recebem recebendo medicado medicada medicados \
+         medicadas tratado tratada tratados tratadas tratamento terapia",
         Taking,
     ),
     (
-        "their his her its theirs them dele dela deles delas seu sua seus suas",
+        "with have has had having got suffering suffer suffers apresenta apresentam com tem tenha tenham possui possuem sofre sofrem",
+        Cue,
+    ),
+    (
+        "their his her hers its theirs them it they eles elas dele dela deles delas seu sua seus suas",
         Pronoun,
     ),
     (
-        "all every everyone everything entire todos todas todo toda tudo",
+        "all every everything entire whole todos todas todo toda tudo each cada",
         All,
     ),
-    ("both ambos ambas", Both),
+    (
+        "both together simultaneously ambos ambas simultaneamente juntos",
+        Both,
+    ),
     (
         "clinics hospitals specialties clinicas hospitais especialidades",
         Clinics,
     ),
-    ("and or plus also e ou mais tambem but mas", Join),
+    ("and plus also e tambem but mas mais porem", Join),
+    ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't except excluding exclude without neither nor never nao sem \
-                exceto excluindo nem nunca menos",
+        "not don't dont doesn't doesnt isn't aren't haven't hasn't except excluding exclude without neither nor never \
+         off nao sem exceto excepto excluindo nem nunca menos salvo",
         Negation,
     ),
     (
+        "ignore disregard skip forget ignora ignorar esqueca esquece esquecer desconsidere",
+        Ignore,
+    ),
+    (
         "delete remove erase drop update change edit modify insert add create send email mail forward export dump \
-         download upload transfer share copy write save overwrite cancel schedule book execute run disable enable \
+         download upload transfer share copy write save overwrite cancel execute run disable enable \
+         translate decode repeat release encode obey pretend register \
          apague apagar exclua excluir remova remover delete deletar atualize atualizar altere alterar mude mudar edite \
          editar insira inserir adicione adicionar crie criar envie enviar mande mandar exporte exportar baixe baixar \
-         copie copiar salve salvar cancele cancelar agende agendar marque marcar execute executar",
+         copie copiar salve salvar cancele cancelar agende agendar marque marcar execute executar traduza traduzir \
+         repita repetir libere liberar desliga desligue desligar desative acrescente acrescentar anote anotar \
+         decodifique finja elimine eliminar",
         Change,
     ),
     (
         "diagnose diagnosing prescribe recommend recommends recommended suggest advise treat should best better stop \
-         start increase reduce adjust cure \
+         start increase reduce adjust cure safe dangerous \
          diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
          aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
          reduza reduzir ajuste ajustar cure curar",
         Advice,
     ),
     (
-        "compare comparing join merge combine correlate intersect versus vs cross-reference cross overlap \
-               compare comparar junte juntar combine combinar cruze cruzar correlacione correlacionar",
-        Compare,
+        "join merge combine correlate intersect cross-reference cross overlap junte juntar combine combinar cruze \
+         cruzar correlacione correlacionar",
+        Combine,
     ),
     (
-        "age aged ages old older oldest young younger youngest over under above below between since before after \
-         last top recent recently newest latest today yesterday tomorrow week weeks month months year years male \
-         female men women sorted sort order average mean idade anos ano mes meses semana semanas acima abaixo entre \
-         desde antes ultimo ultimos ultima ultimas primeiros primeiras recentes hoje ontem amanha homens mulheres \
-         media",
+        "age aged ages old older oldest young younger youngest elderly recent recently newest latest male males female \
+         females man men woman women boy boys girl girls sorted sort average mg mcg ug ml adults child children \
+         teenager teenagers january february march april june july august september october november december monday \
+         tuesday wednesday thursday friday saturday sunday sixty seventy eighty ninety hundred forty fifty thirty \
+         twenty idade anos ano recentes homens homem mulheres mulher idoso idosa idosos idosas jovens criancas maiores \
+         menores masculino feminino janeiro fevereiro abril maio junho julho agosto setembro outubro novembro \
+         dezembro vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
         Filter,
     ),
     (
-        "named called name names surname chamado chamada chamados nome nomes sobrenome",
+        "today yesterday tomorrow week weeks month months year years tonight hoje ontem amanha semana semanas mes meses",
+        Time,
+    ),
+    (
+        "over under above below between since before after last top order mean acima abaixo entre desde antes ultimo \
+         ultimos ultima ultimas primeiros primeiras media",
+        Relative,
+    ),
+    (
+        "named called name names surname chamado chamada chamados nome nomes sobrenome apelido",
         NameCue,
     ),
-    ("of de da do das dos", Of),
     (
-        "a an the two any overview some please kindly thanks thank you hello hi hey can could would will i we me us \
-         my our want need like with from in at to by as well who whom whose that this these there is are was were be \
-         been being has have had having does did about regarding concerning same currently current active now \
-         already just only registered known diagnosed confirmed diagnosis condition conditions disease suffering \
-         suffer suffers history treated treatment treating severe mild moderate department departments sector unit \
-         clinic hospital specialty center centre ward service database out up into onto if it let let's id ids each \
-         other for o os dois duas um uma uns umas por favor obrigado obrigada ola oi voce voces pode poderia podem \
-         gostaria preciso com no na nos nas em ao aos pelo pela para pra que quem cujo cuja este esta esse essa isso \
-         ha existe existem tem temos estao sao foi foram ser ter tenha tenham possui possuem sobre mesmo mesma \
-         atualmente atual ativo ativos agora ja so somente apenas cadastrados cadastradas registrados registradas \
-         diagnosticados diagnosticadas diagnosticado diagnosticada diagnostico condicao condicoes doenca sofrem \
-         sofre historico tratados tratadas tratamento grave leve moderada moderado setor departamento unidade \
-         clinica hospital especialidade me lhe nos se la cada",
+        "address addresses phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
+         dob passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
+         identidade identidades contact contacts contato contatos",
+        Identity,
+    ),
+    (
+        "severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
+         uncontrolled controlled aguda agudo recorrente persistente controlada controlado descontrolada",
+        Qualifier,
+    ),
+    ("of de da do das dos del", Of),
+    (
+        "a an the two three any overview some please pls plz kindly thanks thank you hello hi hey can could would will \
+         may might shall i we me us my our ours i'm i'd i'll i've we're you're they're she he like from in at to by as well that this these there \
+         here is are was were be been being am does did done doing about regarding concerning same currently \
+         current active now already just only still yet ever once history historico registered listed recorded known diagnosed confirmed \
+         diagnosis condition conditions disease diseases disorder disorders illness problem problems trouble issue \
+         issues case seen followed departments department sector unit clinic hospital specialty center \
+         centre ward service database system out up into onto if let let's id ids forgot remember other others another for so such \
+         very too across among within during through per via available existing present getting given \
+         full complete how when where why while because whether moment time good morning afternoon \
+         evening day ok okay yes nobody say says know interested looking waiting back \
+         injection injections injected shot shots jab jabs cream creams ointment drops capsule capsules inhaler infusion \
+         infusions books help helps first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
+         assigned attending attend attends visiting visit visits comes come remain remaining working work shift rounds \
+         round treating treats manage managed managing monitor monitored monitoring follows care cared \
+         caring handle handled sorry story exactly single individual individually separately alone \
+         apart line lines item items thing things summary report reports entries entry \
+         roll group groups common altogether mind possible quick brief short kept keep keeps held \
+         hold put gone down away came your following particular specific certain one own again really actually quickly quick asap \
+         affected living follow-up enough go along \
+         o os as dois duas tres um uma uns umas algum alguma alguns algumas qualquer quaisquer por favor obrigado \
+         obrigada ola oi bom boa dia tarde noite faz voce voces pode poderia podem podia gostaria no na nos nas em ao \
+         aos pelo pela pelos pelas para pra pro que cujo cuja este esta esse essa isso isto aquele aquela aquilo \
+         ha existe existem temos estao sao foi foram era eram ser sendo sido ter tido teve tiveram tiver \
+         sobre mesmo mesma atualmente atual atuais ativo ativos agora ja so somente apenas ainda cadastrado cadastrada \
+         cadastrados cadastradas registrados registradas diagnosticados diagnosticadas diagnosticado diagnosticada \
+         diagnostico condicao condicoes doencas problema problemas setor departamento unidade clinica especialidade \
+         me lhe nos se la aqui ali ai vez como onde quando porque ate sob durante dentro acompanha acompanhamos \
+         acompanhados gente nosso nossa nossos nossas meu minha meus minhas estou estamos esta ta tao fazem fazer \
+         andam anda saber sabe ajuda ajudar sim outro outra outros outras muito muita presente \
+         injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
+         acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
+         separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
+         ficar mantem vindo vem vir comum existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
         Filler,
     ),
 ];
@@ -162,9 +275,10 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 /// Names of medical specialties without an ending by which [`is_specialty`] recognises them. A
 /// specialty that no registered clinic has is refused, instead of being searched for as a
 /// condition.
-const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatric orthopedics orthopaedics orthopedic \
-     obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
-     obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
+const SPECIALTIES: &str = "pediatrics paediatrics pediatric paediatric psychiatry psychiatric psychiatrist orthopedics \
+     orthopaedics orthopedic orthopaedic obstetrics obstetric geriatrics geriatric dentistry dentist radiotherapy \
+     physiotherapy nutrition pediatria pediatra psiquiatria psiquiatra ortopedia ortopedista obstetricia obstetra \
+     geriatria geriatra odontologia dentista fisioterapia nutricao";
 
 static ROLES_BY_WORD: WordTable<WordRole> = LazyLock::new(|| word_table(WORD_ROLES));
 
@@ -177,6 +291,21 @@ pub(super) fn word_role(folded: &str) -> Option<WordRole> {
         .copied()
 }
 
+/// Returns the words of the vocabulary that a misspelt word may stand for: those that request, and
+/// those for patients and their data. None of them turns a question into its opposite.
+pub(super) fn role_words() -> impl Iterator<Item = &'static str> {
+    let is_plain = |role: WordRole| {
+        matches!(
+            role,
+            Verb | Count | Patients | OnePatient | Record | Medication | Dose | Taking | Clinics
+        )
+    };
+    WORD_ROLES
+        .iter()
+        .filter(move |(_, role)| is_plain(*role))
+        .flat_map(|(words, _)| words.split_ascii_whitespace())
+}
+
 /// Returns whether a word in folded form names a medical specialty, by the list or by its ending,
 /// such as `-ology` or `-ologia`. Related words with `-ologist`, `-ologista` or `-ological` count
 /// too.
@@ -185,108 +314,18 @@ pub(super) fn is_specialty(folded: &str) -> bool {
     ENDINGS.split(' ').any(|ending| folded.ends_with(ending)) || is_one_of(folded, SPECIALTIES)
 }
 
-/// Token of a query's text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum QueryToken {
-    Word(QueryWord),
-    /// Comma or similar sign (`&`, `/`, `+`, `:`): the words after it may continue the clause.
-    Join,
-    /// End of a sentence: `.`, `?`, `!`, `;` or a line break.
-    Stop,
-}
+/// Function words that only English has, and that only Portuguese has, among those of a question.
+const ENGLISH: &str =
+    "the with patients patient who which have has and of is are what how show on any all from for";
+const PORTUGUESE: &str =
+    "os com pacientes paciente quais que de da dos das em quem tem doentes para ao na nas mostre";
 
-impl QueryToken {
-    pub fn as_word(&self) -> Option<&QueryWord> {
-        match self {
-            Self::Word(word) => Some(word),
-            _ => None,
-        }
-    }
-}
-
-/// Word of a query, in the forms that the rules compare.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct QueryWord {
-    /// Word in lower case with accents. This form is sent to clinics.
-    pub text: String,
-    /// Word in lower case without accents.
-    pub folded: String,
-    /// Whether the word starts with a capital letter.
-    pub is_capitalized: bool,
-}
-
-impl QueryWord {
-    /// Returns whether the word equals another one in folded form, apart from a plural `s`.
-    pub fn equals_singular(&self, folded: &str) -> bool {
-        singular(&self.folded) == singular(folded)
-    }
-}
-
-/// Removes a final plural `s` from a word of more than three letters. Both sides of a comparison
-/// are reduced, so words such as `diabetes` still match.
-pub(super) fn singular(folded: &str) -> &str {
-    if folded.len() > 3 {
-        folded.strip_suffix('s').unwrap_or(folded)
-    } else {
-        folded
-    }
-}
-
-/// Abbreviated titles. A full stop after them doesn't end a sentence.
-const TITLES: &str = "dr dra mr mrs sr sra";
-
-/// Splits the text of a query, or a phrase of the registry, into words and separators. Other signs,
-/// such as quotation marks, are dropped.
-pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
-    let chars: Vec<char> = normalize(text).chars().collect();
-    let mut tokens = Vec::new();
-    let mut word = String::new();
-    for (at, &c) in chars.iter().enumerate() {
-        if is_inside_word(&chars, at) {
-            word.push(c);
-            continue;
-        }
-        let title = c == '.' && is_one_of(&word.to_lowercase(), TITLES);
-        end_word(&mut word, &mut tokens);
-        match c {
-            '.' if title => {}
-            ',' | '&' | '/' | '+' | ':' => tokens.push(QueryToken::Join),
-            ';' | '.' | '?' | '!' | '\n' => tokens.push(QueryToken::Stop),
-            _ => {}
-        }
-    }
-    end_word(&mut word, &mut tokens);
-    tokens
-}
-
-/// Returns whether the character at index `at` belongs to a word. Letters, digits, marks and `_`
-/// do. A hyphen or apostrophe does only between letters or digits (`CARD-001`, `don't`), and a full
-/// stop only between digits (`2.5`).
-fn is_inside_word(chars: &[char], at: usize) -> bool {
-    let plain = |c: &char| {
-        c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c)
-    };
-    let around = |fits: fn(&char) -> bool| {
-        at > 0 && chars.get(at - 1).is_some_and(fits) && chars.get(at + 1).is_some_and(fits)
-    };
-    match chars[at] {
-        '-' | '\'' => around(|c| c.is_alphanumeric()),
-        '.' => around(char::is_ascii_digit),
-        c => plain(&c),
-    }
-}
-
-fn end_word(word: &mut String, tokens: &mut Vec<QueryToken>) {
-    if !word.is_empty() {
-        let (shown, folded) = (word.to_lowercase(), fold(word));
-        let capital = word.starts_with(char::is_uppercase);
-        tokens.push(QueryToken::Word(QueryWord {
-            text: shown,
-            folded,
-            is_capitalized: capital,
-        }));
-        word.clear();
-    }
+/// Returns whether a question with these words, in folded form, has no more of Portuguese than of
+/// English.
+pub(super) fn is_english<'a>(words: impl Iterator<Item = &'a str>) -> bool {
+    let score = words
+        .map(|word| i32::from(is_one_of(word, ENGLISH)) - i32::from(is_one_of(word, PORTUGUESE)));
+    score.sum::<i32>() >= 0
 }
 
 #[cfg(test)]
@@ -306,32 +345,5 @@ mod tests {
             }
         }
         assert_eq!(twice, []);
-    }
-
-    /// Goal: ids, contractions and numbers stay whole; signs split. Method: rows.
-    #[test]
-    fn words_and_signs() {
-        let shown = |text: &str| {
-            let token = |t| match t {
-                QueryToken::Word(w) => w.text,
-                QueryToken::Join => ",".into(),
-                QueryToken::Stop => ".".into(),
-            };
-            tokenize(text)
-                .into_iter()
-                .map(token)
-                .collect::<Vec<String>>()
-                .join(" ")
-        };
-        for (text, expect) in [
-            ("Get CARD-001, please.", "get card-001 , please ."),
-            ("don’t — 2.5 mg", "don't 2.5 mg"),
-            ("clinic_a: psoríase?", "clinic_a , psoríase ."),
-            ("-a- 'b' a\u{0}b", "a b a b"),
-            ("Dr. Silva. Next", "dr silva . next"),
-            ("", ""),
-        ] {
-            assert_eq!(shown(text), expect, "{text:?}");
-        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It resolves clinic ids to agents through the directory.
 
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,8 @@ use tokio::time::Instant;
 
 use crate::plan::{CheckedPlan, ClinicRegistry, Plan, Step};
 
+use shape::check_answer;
+
 /// Default time limit for a clinic to answer one step. After it the step fails. Changed by
 /// [`RouterConfig::step_within`].
 pub const STEP_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
@@ -40,7 +43,8 @@ pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
 /// Fixed.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
 /// Error code of a step whose clinic refused, failed, or was unreachable, overloaded or late, or
-/// that wasn't run because a step it depends on failed (technical blueprint, section 2.2).
+/// answered something else than it was asked, or that wasn't run because a step it depends on failed
+/// (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
 /// Error code of a step whose parameters the clinic rejected, or that asked for a patient or tool
 /// that the clinic doesn't have.
@@ -134,6 +138,12 @@ impl ConcurrentHandler<Dispatch> for Router {
         let config = self.config.clone();
         async move {
             let checked = message.plan.check(&config.registry)?;
+            let by_patients = |step: &Step| step.for_each.is_some() || !step.except.is_empty();
+            if checked.steps().iter().any(by_patients) {
+                return Err(Failure::invalid(
+                    "a step depends on the patients of another: dispatch it with their ids filled in",
+                ));
+            }
             // Two progress reports for each step.
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
             let call = forwarded_call(&cx)?;
@@ -210,10 +220,18 @@ pub struct StepError {
     pub code: i32,
     /// Description for a person, in one sentence.
     pub message: String,
+    /// Whether the clinic answered that it has no such patient; absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_found: bool,
 }
 
 impl StepOutcome {
-    fn of(
+    /// Returns whether the step has no answer of its clinic. That there is no such patient is one.
+    pub fn is_missing(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| !error.not_found)
+    }
+
+    pub(crate) fn of(
         Step {
             step_id,
             clinic,
@@ -268,6 +286,16 @@ impl StepError {
         Self {
             code: told.unwrap_or(code),
             message,
+            not_found: failure.kind == FailureKind::NotFound,
+        }
+    }
+
+    /// Creates the error of a step that this program ends itself.
+    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            not_found: false,
         }
     }
 }
@@ -322,7 +350,14 @@ impl DispatchRun<'_> {
             .await
             .and_then(|raw| parse_answer(&raw));
         let (text, outcome) = match answer {
-            Ok(value) => (joined_text(&value), Ok(value)),
+            Ok(value) => match check_answer(step, &value, &self.config.registry) {
+                Ok(()) => (joined_text(&value), Ok(value)),
+                // Nothing of the answer is in the error, so there is nothing to screen.
+                Err(why) => {
+                    let message = format!("{} {why}", step.clinic);
+                    return Err(StepError::new(CODE_UNAVAILABLE, message));
+                }
+            },
             Err(failure) => {
                 let error = StepError::of_clinic(&step.clinic, &failure);
                 (error.message.clone(), Err(error))
@@ -331,10 +366,7 @@ impl DispatchRun<'_> {
         let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
         match passes_guardrail(guardrail, &self.call, within, text, TextOrigin::ToolResult).await {
             true => outcome,
-            false => Err(StepError {
-                code: CODE_BLOCKED,
-                message: BLOCKED.into(),
-            }),
+            false => Err(StepError::new(CODE_BLOCKED, BLOCKED)),
         }
     }
 
@@ -432,10 +464,7 @@ fn fail_unreachable_steps(waiting: &mut Vec<Step>, outcomes: &mut HashMap<u32, S
         let message = format!("step {on}, which it depends on, failed");
         let outcome = StepOutcome::of(
             waiting.remove(at),
-            Err(StepError {
-                code: CODE_UNAVAILABLE,
-                message,
-            }),
+            Err(StepError::new(CODE_UNAVAILABLE, message)),
             0,
         );
         outcomes.insert(outcome.step_id, outcome);

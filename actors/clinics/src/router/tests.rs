@@ -262,7 +262,7 @@ fn only_the_parameters_travel() {
 fn answers_pass_the_guardrail() {
     until_ended(async |system| {
         let nested =
-            json!({ "patients": [{ "patient_id": "CARD-001", "notes": { "INJECTION": 1 } }] });
+            json!({ "patients": [{ "patient_id": "CARD-001", "condition": "INJECTION" }] });
         clinic(system, "clinic_a", [ScriptStep::Reply(nested)]);
         clinic(
             system,
@@ -277,10 +277,7 @@ fn answers_pass_the_guardrail() {
         let router = router(system, |_| {});
         let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b", "3 clinic_c"]).await;
         assert_eq!(in_short(&outcomes), ["1 -1", "2 -1", "3 -32602"]);
-        let blocked = StepError {
-            code: -1,
-            message: "Request blocked by guardrails".into(),
-        };
+        let blocked = StepError::new(-1, "Request blocked by guardrails");
         assert_eq!(outcomes[0].error, Some(blocked.clone()));
         assert_eq!(
             (&outcomes[0].result, &outcomes[1].error),
@@ -329,12 +326,71 @@ fn a_guardrail_that_fails_stops_everything() {
     });
 }
 
+/// Goal: an answer that isn't what the step asked for fails its step only, in words and without its
+/// content; a patient whom a clinic doesn't have is told apart. Method: a clinic that answers with
+/// another clinic's patient, beside one that behaves; a failure of the kind not found.
+#[test]
+fn other_answers_fail_their_step() {
+    until_ended(async |system| {
+        let good = || ScriptStep::Reply(patients("CARD-001"));
+        clinic(system, "clinic_a", [good(), good()]);
+        clinic(
+            system,
+            "clinic_b",
+            [
+                ScriptStep::Reply(patients("CARD-002")),
+                ScriptStep::Fail(Failure::not_found("no patient DERM-999")),
+            ],
+        );
+        let router = router(system, |_| {});
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b"]).await;
+        assert_eq!(in_short(&outcomes), ["1 ok", "2 -32000"]);
+        let error = outcomes[1]
+            .error
+            .as_ref()
+            .unwrap_or_else(|| panic!("no error"));
+        assert_eq!(
+            error.message,
+            "clinic_b answered with patients of another clinic"
+        );
+        assert!(outcomes[1].is_missing());
+
+        let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b"]).await;
+        assert_eq!(in_short(&outcomes), ["1 ok", "2 -32602"]);
+        assert!(!outcomes[1].is_missing());
+    });
+}
+
+/// Goal: a step that needs other steps' patients is the orchestrator's to fill in. Method: dispatch one.
+#[test]
+fn unfilled_steps_are_refused() {
+    until_ended(async |system| {
+        let router = router(system, |_| {});
+        let text = r#"[{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{}},
+            {"step_id":2,"clinic":"clinic_a","action":"get_patient","parameters":{},"for_each":1}]"#;
+        let plan = Plan::parse_or_refuse(text);
+        let refused = router
+            .ask(Dispatch { plan })
+            .await
+            .ok()
+            .and_then(Result::err);
+        assert_eq!(
+            refused.map(|failure| failure.kind),
+            Some(FailureKind::InvalidInput)
+        );
+    });
+}
+
 /// Goal: an answer over the size limit is an error, one at the limit isn't; null is no result.
 /// Method: a text padded to the byte.
 #[test]
 fn answer_size_is_limited() {
     until_ended(async |system| {
-        let sized = |bytes: usize| ScriptStep::Reply(json!("x".repeat(bytes - 2)));
+        let sized = |bytes: usize| {
+            let of = |condition: String| json!({ "patients": [{ "patient_id": "CARD-001", "condition": condition }] });
+            let empty = of(String::new()).to_string().len();
+            ScriptStep::Reply(of("x".repeat(bytes - empty)))
+        };
         clinic(
             system,
             "clinic_a",
@@ -372,7 +428,8 @@ impl callboard_runtime::Handler<RawMessage> for Talkative {
         });
         let asked = cx.ask_caller(callboard_message::Question::roots()).await;
         assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NoResponder));
-        RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
+        RawValue::from_string(r#"{"patients":[]}"#.into())
+            .map_err(|e| Failure::internal(e.to_string()))
     }
 }
 

@@ -1,0 +1,346 @@
+//! Clauses of a query: fragments that took what they lack from their neighbours.
+
+use super::fragment::{Connector, Fragment};
+use super::phrases::extend_unique;
+use super::refusal::PlanRefusal;
+use super::topic::SearchTopic;
+
+/// Turns the fragments of a query into clauses: each takes parts that it lacks from the next
+/// fragment of its sentence, or from the clause before it, which may be in an earlier sentence.
+/// Some fragments are merged with the next or the one before; those that leave something out narrow
+/// the clause before. A clause may still lack parts.
+///
+/// # Errors
+/// [`PlanRefusal::Negation`], if it can't be told what is to be left out.
+pub(super) fn share_between(
+    mut fragments: Vec<Fragment>,
+    clinics_total: usize,
+) -> Result<Vec<Fragment>, PlanRefusal> {
+    let mut clauses: Vec<Fragment> = Vec::new();
+    let mut leaving_out = LeavingOut {
+        clinics_total,
+        pending: Vec::new(),
+        goes_on: None,
+    };
+    for at in 0..fragments.len() {
+        let mut fragment = fragments[at].clone();
+        if leaving_out.takes(&fragment, &mut clauses)? {
+            continue;
+        }
+        let next = fragments
+            .get_mut(at + 1)
+            .filter(|n| n.sentence == fragment.sentence && n.left_out.is_none());
+        if next.is_some_and(|next| carry_forward(&mut fragment, next)) {
+            continue;
+        }
+        if let Some(before) = clauses.last_mut() {
+            if repeats(&fragment, before) || narrows(&fragment, before) || widens(&fragment, before)
+            {
+                continue;
+            }
+            inherit_from(&mut fragment, before);
+        }
+        fragment.excluded.append(&mut leaving_out.pending);
+        clauses.push(fragment);
+    }
+    Ok(place_contexts(clauses))
+}
+
+/// State of leaving things out.
+struct LeavingOut {
+    clinics_total: usize,
+    /// Topics to leave out of the next clause.
+    pending: Vec<SearchTopic>,
+    /// Sentence in which a fragment was left out, and nothing else came since.
+    goes_on: Option<usize>,
+}
+
+impl LeavingOut {
+    /// Returns whether the fragment is left out: then it has narrowed the clause before, or will
+    /// narrow the next.
+    fn takes(
+        &mut self,
+        fragment: &Fragment,
+        clauses: &mut [Fragment],
+    ) -> Result<bool, PlanRefusal> {
+        // "without acne or eczema"
+        let goes_on = self.goes_on == Some(fragment.sentence)
+            && matches!(fragment.connector, Connector::Or | Connector::And)
+            && fragment.has_only_topic()
+            && !fragment.taking
+            && !fragment.cue;
+        let word = match &fragment.left_out {
+            Some(word) => word.clone(),
+            None if goes_on => String::new(),
+            None => {
+                self.goes_on = None;
+                return Ok(false);
+            }
+        };
+        self.goes_on = Some(fragment.sentence);
+        let refuse = || Err(PlanRefusal::Negation(word.clone()));
+        let base = clauses
+            .last_mut()
+            .filter(|base| base.sentence == fragment.sentence && base.ids.is_empty());
+        let is_negated = fragment.connector == Connector::Negation;
+        match (base, &fragment.topic) {
+            _ if !fragment.ids.is_empty() => refuse(),
+            (Some(base), Some(topic)) => {
+                base.excluded.push(topic.clone());
+                Ok(true)
+            }
+            (Some(base), None) if !fragment.clinics.is_empty() => {
+                if base.clinics.is_empty() {
+                    base.clinics = (0..self.clinics_total).collect();
+                }
+                base.clinics.retain(|at| !fragment.clinics.contains(at));
+                match base.clinics.is_empty() {
+                    true => refuse(),
+                    false => Ok(true),
+                }
+            }
+            (Some(_), None) if is_negated => refuse(),
+            (Some(_), None) => Ok(true),
+            // "Forget about neurology, …"
+            (None, topic) if !is_negated => {
+                self.pending.extend(topic.clone());
+                Ok(true)
+            }
+            (None, _) => refuse(),
+        }
+    }
+}
+
+/// Copies parts of a fragment to the next fragment, or from it, if they belong together. Returns
+/// `true` if the fragment was merged into the next one, and the caller must drop it.
+fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
+    // "cardiology and dermatology patients"; "in dermatology, list patients"; but not "all of
+    // neurology, plus dermatology's acne cases"
+    let wants_clinics = match next.verb {
+        true => next.clinics.is_empty() && next.ids.is_empty() && !fragment.verb,
+        false => (next.patients || next.topic.is_some()) && next.ids.is_empty(),
+    };
+    let stands_alone =
+        next.connector == Connector::Comma && next.topic.is_some() && !next.clinics.is_empty();
+    if fragment.has_only_clinics()
+        && wants_clinics
+        && !stands_alone
+        && (next.patients || next.topic.is_some())
+    {
+        let mut clinics = fragment.clinics.clone();
+        extend_unique(&mut clinics, &next.clinics);
+        next.clinics = clinics;
+        next.verb |= fragment.verb;
+        next.all |= fragment.all;
+        next.compare |= fragment.compare;
+        return true;
+    }
+    // "are there more patients with psoriasis than …": the words before what is compared
+    let only_patients = fragment.patients
+        && fragment.topic.is_none()
+        && fragment.clinics.is_empty()
+        && fragment.ids.is_empty()
+        && !fragment.record
+        && !fragment.medication;
+    if only_patients && fragment.compare && next.topic.is_some() {
+        next.patients = true;
+        return true;
+    }
+    // "patients with both psoriasis and eczema": one search for both, because clinics match all
+    // words
+    let only_topic =
+        !next.verb && !next.has_subject() && next.clinics.is_empty() && next.ids.is_empty();
+    if let (true, true, Some(topic), Some(more)) =
+        (fragment.both, only_topic, &mut fragment.topic, &next.topic)
+    {
+        topic.and(more);
+        let connector = next.connector;
+        *next = fragment.clone();
+        next.connector = connector;
+        return true;
+    }
+    // "for CARD-001, check medications"
+    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
+    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
+        next.ids = fragment.ids.clone();
+        return true;
+    }
+    // "the record and the medications of CARD-001", "of patients with migraine"
+    let wants_whose = (fragment.record || fragment.medication)
+        && fragment.ids.is_empty()
+        && fragment.topic.is_none()
+        && fragment.clinics.is_empty()
+        && !fragment.patients
+        && !fragment.pronoun;
+    if wants_whose && !next.verb {
+        fragment.ids = next.ids.clone();
+        if next.record || next.medication {
+            fragment.topic = next.topic.clone();
+            fragment.clinics = next.clinics.clone();
+            fragment.patients = next.patients;
+            fragment.all |= next.all;
+        }
+    }
+    // "vitiligo and eczema patients of dermatology"
+    let unplaced = fragment.clinics.is_empty()
+        && fragment
+            .topic
+            .as_ref()
+            .is_some_and(|t| t.seen_at().is_empty());
+    if unplaced && !fragment.patients && !next.verb {
+        fragment.clinics = next.clinics.clone();
+        fragment.patients |= next.patients;
+    }
+    false
+}
+
+/// Returns whether the fragment only refers back to what the clause before searches: "only the ones
+/// who have it".
+fn repeats(fragment: &Fragment, before: &Fragment) -> bool {
+    before.topic.is_some()
+        && fragment.topic.is_none()
+        && fragment.ids.is_empty()
+        && fragment.clinics.is_empty()
+        && !fragment.record
+        && !fragment.medication
+        && !fragment.all
+        && (fragment.pronoun || fragment.taking || fragment.cue || fragment.who)
+}
+
+/// Merges the fragment's topic into the clause before, if it narrows what that searches: "patients on
+/// aspirin and atorvastatin", "with psoriasis and who take methotrexate". Conditions alone don't,
+/// because a record has one.
+fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let goes_on = fragment.connector == Connector::And
+        && fragment.sentence == before.sentence
+        && fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.compare
+        && !before.compare
+        && !(fragment.who && before.who)
+        && (before.patients || before.who || before.taking);
+    match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more)) if goes_on && (topic.has_medicine() || more.has_medicine()) => {
+            topic.and(more);
+            before.taking |= fragment.taking;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Adds the fragment's medicine to the one that narrows what the clause before searches: "migraine
+/// patients on topiramate or propranolol".
+fn widens(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let goes_on = fragment.connector == Connector::Or
+        && fragment.sentence == before.sentence
+        && fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.compare
+        && !before.compare;
+    match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more)) if goes_on => topic.or_medicine(more),
+        _ => false,
+    }
+}
+
+/// Copies parts that a fragment lacks from the clause before it.
+fn inherit_from(fragment: &mut Fragment, before: &Fragment) {
+    // "medications of cardiology patients and of patients with acne"
+    // "medications of cardiology and dermatology patients"
+    let of_another_group = fragment.patients
+        && !fragment.asks()
+        && fragment.sentence == before.sentence
+        && (fragment.of || !before.patients);
+    if of_another_group && !fragment.medication && !fragment.record {
+        (fragment.record, fragment.medication) = (before.record, before.medication);
+    }
+    // "CARD-001 and their medications"
+    let points_back = fragment.pronoun
+        || (fragment.clinics.is_empty() && fragment.topic.is_none() && !fragment.patients);
+    if fragment.ids.is_empty() && (fragment.medication || fragment.record) && points_back {
+        fragment.ids = before.ids.clone();
+        let of_group = before.ids.is_empty()
+            && fragment.topic.is_none()
+            && fragment.clinics.is_empty()
+            && (before.patients || before.topic.is_some() || !before.clinics.is_empty());
+        if of_group {
+            // "list cardiology patients and their medications"
+            fragment.topic = before.topic.clone();
+            fragment.clinics = before.clinics.clone();
+            fragment.excluded = before.excluded.clone();
+            (fragment.patients, fragment.all, fragment.taking) = (true, true, false);
+            fragment.follows = true;
+        }
+        return;
+    }
+    let says_only_what = !fragment.verb && !fragment.has_subject();
+    if !fragment.ids.is_empty() {
+        // "the medications of CARD-001 and CARD-002"
+        if says_only_what {
+            (fragment.record, fragment.medication, fragment.taking) =
+                (before.record, before.medication, before.taking);
+        }
+    } else if let Some(topic) = &fragment.topic {
+        // "dermatology patients with psoriasis and eczema"; but not "list cardiology patients and
+        // check psoriasis"
+        let registered = !topic.seen_at().is_empty();
+        let goes_on = !registered || (!fragment.verb && before.topic.is_some());
+        let same_request = fragment.sentence == before.sentence || fragment.pronoun;
+        if fragment.clinics.is_empty() && !fragment.patients && goes_on && same_request {
+            let fits = !registered || topic.seen_at().iter().any(|at| before.clinics.contains(at));
+            if fits {
+                fragment.clinics = before.clinics.clone();
+            }
+            fragment.patients = before.patients;
+            fragment.taking |= before.taking;
+            fragment.who |= before.who;
+        }
+    } else if fragment.has_only_clinics()
+        && says_only_what
+        && (!fragment.all || fragment.clinic_words)
+    {
+        // "list patients with psoriasis in dermatology and in cardiology"
+        fragment.topic = before.topic.clone();
+        fragment.patients = before.patients || before.asks() || before.taking;
+    } else if fragment.pronoun && fragment.patients && fragment.clinics.is_empty() {
+        // "dermatology. List its patients."
+        fragment.clinics = before.clinics.clone();
+    }
+}
+
+/// Drops clauses that only name clinics: they are the place of the clause before or after that names
+/// none. A single clause stays.
+fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
+    let is_context = |clause: &Fragment| {
+        clause.has_only_clinics() && !clause.asks() && (!clause.all || clause.clinic_words)
+    };
+    let lacks_place = |clause: &Fragment| clause.clinics.is_empty() && clause.ids.is_empty();
+    let mut at = 0;
+    while at < clauses.len() && clauses.len() > 1 {
+        if !is_context(&clauses[at]) {
+            at += 1;
+            continue;
+        }
+        let context = clauses.remove(at);
+        let next = match clauses.get_mut(at) {
+            Some(next) if lacks_place(next) => Some(next),
+            _ => at
+                .checked_sub(1)
+                .and_then(|before| clauses.get_mut(before))
+                .filter(|b| lacks_place(b)),
+        };
+        if let Some(clause) = next {
+            let seen_at = clause
+                .topic
+                .as_ref()
+                .map(SearchTopic::seen_at)
+                .unwrap_or_default();
+            let fits = seen_at.is_empty() || seen_at.iter().any(|at| context.clinics.contains(at));
+            if fits {
+                clause.clinics = context.clinics;
+            }
+        }
+    }
+    clauses
+}

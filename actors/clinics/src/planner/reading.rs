@@ -1,0 +1,141 @@
+//! First reading of a query: spellings, capitals and language.
+
+use std::collections::HashMap;
+
+use super::lexicon::LEXICON;
+use super::phrases::RegistryPhrases;
+use super::spelling::NearWords;
+use super::tokens::{QueryToken, QueryWord, looks_like_an_id, tokenize};
+use super::vocabulary::{is_english, is_specialty, role_words, word_role};
+use crate::plan::ClinicRegistry;
+
+/// Maximum number of unknown words of a query for which known ones are looked up. Further ones are
+/// unknown without suggestions.
+const UNKNOWN_WORDS_MAX: usize = 8;
+
+/// Words of a query with corrected spellings.
+#[derive(Debug)]
+pub(super) struct SpelledQuery {
+    pub tokens: Vec<QueryToken>,
+    /// Sentences that tell which words were read as others.
+    pub notes: Vec<String>,
+    /// Known words that are near to an unknown one.
+    suggestions: HashMap<String, Vec<String>>,
+}
+
+impl SpelledQuery {
+    /// Splits a query into words, and replaces unknown ones by the known word that they stand for, if
+    /// there is only one.
+    pub fn read(query: &str, registry: &ClinicRegistry, names: &RegistryPhrases) -> Self {
+        let mut this = Self {
+            tokens: tokenize(query),
+            notes: Vec::new(),
+            suggestions: HashMap::new(),
+        };
+        let mut looked_up = 0;
+        for at in 0..this.tokens.len() {
+            let Some(word) = this.tokens[at].as_word() else {
+                continue;
+            };
+            let after_stop = at == 0 || this.tokens[at - 1] == QueryToken::Stop;
+            if is_known(word, registry, names) || this.suggestions.contains_key(&word.text) {
+                continue;
+            }
+            looked_up += 1;
+            if looked_up > UNKNOWN_WORDS_MAX {
+                break;
+            }
+            let word = word.clone();
+            let near = near_words(&word, names, word.is_capitalized && !after_stop);
+            match near.corrections() {
+                [known] => {
+                    this.notes
+                        .push(format!("I read \"{}\" as \"{known}\".", word.text));
+                    this.tokens[at] = QueryToken::Word(QueryWord {
+                        text: (*known).to_owned(),
+                        folded: (*known).to_owned(),
+                        ..word
+                    });
+                }
+                _ => {
+                    let suggestions = near.suggestions().map(str::to_owned).collect();
+                    this.suggestions.insert(word.text, suggestions);
+                }
+            }
+        }
+        this
+    }
+
+    /// Returns a question that offers known words near to an unknown one; empty if there are none.
+    pub fn suggestions_for(&self, word: &str) -> String {
+        match self.suggestions.get(word).map(Vec::as_slice) {
+            None | Some([]) => String::new(),
+            Some(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                format!(": did you mean {}?", words.join(" or "))
+            }
+        }
+    }
+}
+
+fn is_known(word: &QueryWord, registry: &ClinicRegistry, names: &RegistryPhrases) -> bool {
+    const LETTERS_MIN: usize = 4;
+    let folded = word.bare();
+    word.folded.len() < LETTERS_MIN
+        || folded.contains(|c: char| c.is_ascii_digit() || c == '_')
+        || word_role(&word.folded).is_some()
+        || word_role(folded).is_some()
+        || registry.parse_patient_id(folded).is_some()
+        || looks_like_an_id(folded)
+        || names.has_word(folded)
+        || LEXICON.is_term_word(folded)
+        || LEXICON.word(folded).is_some()
+        || names.stem_match(word).is_some()
+}
+
+/// Returns the known words near to an unknown one: of the registry, of the vocabulary and of terms,
+/// then other medical words. A name-like word is only compared with the registry and terms.
+fn near_words<'a>(
+    word: &QueryWord,
+    names: &'a RegistryPhrases,
+    is_name_like: bool,
+) -> NearWords<'a> {
+    let folded = word.bare();
+    let mut near = NearWords::new(folded);
+    // `urology` isn't `neurology`.
+    let errors_max = if is_specialty(folded) || is_name_like {
+        1
+    } else {
+        2
+    };
+    near.collect(names.words(), errors_max);
+    near.collect(LEXICON.term_words(), errors_max);
+    if !is_name_like && !is_specialty(folded) {
+        let known = |word: &'static str| -> &'a str { word };
+        near.collect(role_words().map(known), 1);
+        near.collect(LEXICON.medical_words().map(known), 1);
+    }
+    near
+}
+
+/// Capitals and language of a query.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    /// Whether all words begin with a capital letter, so that capitals don't indicate a name.
+    pub is_title_case: bool,
+    /// Whether all letters are capital, so that capitals don't indicate an abbreviation.
+    pub is_shouted: bool,
+    pub is_english: bool,
+}
+
+impl Reading {
+    pub fn new(query: &SpelledQuery) -> Self {
+        let words = || query.tokens.iter().filter_map(QueryToken::as_word);
+        Self {
+            is_title_case: words().all(|w| w.is_capitalized),
+            is_shouted: words().filter(|w| w.folded.len() > 1).all(|w| w.is_upper)
+                && words().count() > 1,
+            is_english: is_english(words().map(|w| w.folded.as_str())),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Classification of the words and phrases of a query.
+
+use super::lexicon::LEXICON;
+use super::phrases::{PhraseKind, RegistryPhrases};
+use super::reading::Reading;
+use super::refusal::PlanRefusal;
+use super::term::TopicTerm;
+use super::tokens::{QueryToken, QueryWord, looks_like_an_id};
+use super::vocabulary::{WordRole, is_specialty, word_role};
+use crate::plan::ClinicRegistry;
+
+/// Word of a query, or phrase of several, with its classification.
+#[derive(Debug)]
+pub(super) struct TaggedPhrase {
+    pub tag: PhraseTag,
+    /// Words in lower case with accents, separated by spaces.
+    pub shown: String,
+    pub capital: bool,
+}
+
+impl TaggedPhrase {
+    pub fn is_filler(&self) -> bool {
+        self.tag == PhraseTag::Vocabulary(WordRole::Filler)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum PhraseTag {
+    Vocabulary(WordRole),
+    /// Name of a clinic, or synonym of its specialty, and the registry indexes of its clinics.
+    Clinic(PhraseKind, Vec<usize>),
+    Id(usize, String),
+    Number,
+    /// Condition of the registry, or term of the lexicon.
+    Term(TopicTerm),
+    /// Word with an everyday meaning that counts as a topic beside another one only.
+    Weak,
+    Unknown,
+}
+
+/// Returns the length in tokens of the phrase at the start of `tokens`, and the phrase; `None` for
+/// a separating sign. A separating word, such as `and`, is a phrase.
+///
+/// # Errors
+/// [`PlanRefusal`], if the phrase names an id, specialty or clinic that isn't registered.
+pub(super) fn next_phrase(
+    tokens: &[QueryToken],
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+    reading: &Reading,
+) -> Result<(usize, Option<TaggedPhrase>), PlanRefusal> {
+    let Some(word) = tokens.first().and_then(QueryToken::as_word) else {
+        return Ok((1, None));
+    };
+    let phrase = |used: usize, tag| {
+        let words = tokens[..used].iter().filter_map(QueryToken::as_word);
+        let shown: Vec<&str> = words
+            .map(|w| w.text.strip_suffix("'s").unwrap_or(&w.text))
+            .collect();
+        let phrase = TaggedPhrase {
+            tag,
+            shown: shown.join(" "),
+            capital: word.is_capitalized,
+        };
+        (used, Some(phrase))
+    };
+    if let Some(digits) = tokens.get(1).and_then(QueryToken::as_word)
+        && digits.folded.bytes().all(|b| b.is_ascii_digit())
+        && let Some((clinic, id)) =
+            registry.parse_patient_id(&format!("{}-{}", word.folded, digits.folded))
+    {
+        return Ok(phrase(2, PhraseTag::Id(clinic, id)));
+    }
+    let listed = names.longest_match(tokens);
+    let listed_words = listed.map_or(0, |found| found.words.len());
+    let group = LEXICON
+        .find_group(tokens, reading.is_shouted)
+        .filter(|(_, used)| *used > listed_words);
+    if let Some((group, used)) = group {
+        let typed = phrase(used, PhraseTag::Unknown)
+            .1
+            .map(|p| p.shown)
+            .unwrap_or_default();
+        return Ok(phrase(
+            used,
+            PhraseTag::Term(TopicTerm::of_group(group, &typed, names)),
+        ));
+    }
+    if let Some(found) = listed {
+        let tag = match found.means {
+            PhraseKind::Condition => {
+                let typed = phrase(found.words.len(), PhraseTag::Unknown).1;
+                PhraseTag::Term(TopicTerm::listed(
+                    &typed.map(|p| p.shown).unwrap_or_default(),
+                    &found.clinics,
+                ))
+            }
+            means => PhraseTag::Clinic(means, found.clinics.clone()),
+        };
+        return Ok(phrase(found.words.len(), tag));
+    }
+    let tag = tag_known(word, registry, reading)?;
+    if let Some(tag) = tag {
+        return Ok(phrase(1, tag));
+    }
+    if let Some((generic, used)) = LEXICON.find_medicine(tokens) {
+        let typed = phrase(used, PhraseTag::Unknown)
+            .1
+            .map(|p| p.shown)
+            .unwrap_or_default();
+        return Ok(phrase(
+            used,
+            PhraseTag::Term(TopicTerm::medicine(generic, &typed)),
+        ));
+    }
+    Ok(phrase(1, tag_other(word, registry, names)?))
+}
+
+/// Returns the tag of an id, a vocabulary word or a number; `None` for another word.
+fn tag_known(
+    word: &QueryWord,
+    registry: &ClinicRegistry,
+    reading: &Reading,
+) -> Result<Option<PhraseTag>, PlanRefusal> {
+    // "CARD-001's"
+    let folded = word.bare();
+    if let Some((clinic, id)) = registry.parse_patient_id(folded) {
+        return Ok(Some(PhraseTag::Id(clinic, id)));
+    }
+    // Portuguese "é" (is) is no "e" (and), and its "no" (in the) no negation.
+    if word.text == "é" {
+        return Ok(Some(PhraseTag::Vocabulary(WordRole::Filler)));
+    }
+    if folded == "no" && reading.is_english {
+        return Ok(Some(PhraseTag::Vocabulary(WordRole::Negation)));
+    }
+    if let Some(known) = word_role(&word.folded).or_else(|| word_role(folded)) {
+        return Ok(Some(PhraseTag::Vocabulary(known)));
+    }
+    if looks_like_an_id(folded) {
+        let prefixes = registry
+            .clinics()
+            .iter()
+            .filter(|c| !c.id_prefix.is_empty());
+        let prefixes = prefixes
+            .map(|c| format!("{}-", c.id_prefix))
+            .collect::<Vec<_>>()
+            .join(", ");
+        return Err(PlanRefusal::NoSuchPrefix {
+            id: folded.to_uppercase(),
+            prefixes,
+        });
+    }
+    if folded.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(Some(PhraseTag::Number));
+    }
+    Ok(None)
+}
+
+/// Returns the tag of a word that is neither in the vocabulary nor a medicine.
+fn tag_other(
+    word: &QueryWord,
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+) -> Result<PhraseTag, PlanRefusal> {
+    let folded = word.bare();
+    if let Some(found) = names.stem_match(word) {
+        return Ok(PhraseTag::Term(TopicTerm::listed(
+            &found.text,
+            &found.clinics,
+        )));
+    }
+    if is_specialty(folded) {
+        return Err(PlanRefusal::NoSuchSpecialty {
+            specialty: word.text.clone(),
+            specialties: registry.specialties(),
+        });
+    }
+    if let Some(found) = LEXICON.word(folded) {
+        return Ok(match found.is_weak {
+            true => PhraseTag::Weak,
+            false => PhraseTag::Term(TopicTerm::word(&word.text, found.chapters)),
+        });
+    }
+    if folded.starts_with("clinic_") || folded.starts_with("clinica_") {
+        let clinics = registry
+            .clinics()
+            .iter()
+            .map(|c| c.id.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        return Err(PlanRefusal::NoSuchClinic {
+            clinic: word.text.clone(),
+            clinics,
+        });
+    }
+    Ok(PhraseTag::Unknown)
+}

@@ -1,0 +1,170 @@
+//! Splitting of a query's text into words and separators.
+
+use callboard_message::text::{fold, is_one_of, normalize};
+
+/// Token of a query's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum QueryToken {
+    Word(QueryWord),
+    /// Comma or similar sign (`&`, `/`, `+`, `:`, a bracket, a dash between spaces): the words after
+    /// it may continue the clause.
+    Join,
+    /// End of a sentence: `.`, `?`, `!`, `;` or a line break.
+    Stop,
+}
+
+impl QueryToken {
+    pub fn as_word(&self) -> Option<&QueryWord> {
+        match self {
+            Self::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+/// Word of a query, in the forms that the rules compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct QueryWord {
+    /// Word in lower case with accents. This form is sent to clinics.
+    pub text: String,
+    /// Word in lower case without accents.
+    pub folded: String,
+    /// Whether the word starts with a capital letter.
+    pub is_capitalized: bool,
+    /// Whether the word has two or more letters, all of them capital.
+    pub is_upper: bool,
+}
+
+impl QueryWord {
+    /// Returns the word in folded form without an English possessive: `patient` for `patient's`.
+    pub fn bare(&self) -> &str {
+        self.folded.strip_suffix("'s").unwrap_or(&self.folded)
+    }
+
+    /// Returns whether the word equals another one in folded form, apart from a plural `s`.
+    pub fn equals_singular(&self, folded: &str) -> bool {
+        singular(self.bare()) == singular(folded)
+    }
+}
+
+/// Removes a final plural `s` from a word of more than three letters. Both sides of a comparison
+/// are reduced, so words such as `diabetes` still match.
+pub(super) fn singular(folded: &str) -> &str {
+    if folded.len() > 3 {
+        folded.strip_suffix('s').unwrap_or(folded)
+    } else {
+        folded
+    }
+}
+
+/// Returns whether a word has the form of an id: letters, an optional hyphen, and three or more
+/// digits. (`covid-19` is a condition.)
+pub(super) fn looks_like_an_id(folded: &str) -> bool {
+    const DIGITS_MIN: usize = 3;
+    let digits = folded.trim_start_matches(|c: char| c.is_ascii_lowercase());
+    let letters = folded.len() - digits.len();
+    let digits = digits.strip_prefix('-').unwrap_or(digits);
+    letters > 0 && digits.len() >= DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Abbreviated titles. A full stop after them doesn't end a sentence.
+const TITLES: &str = "dr dra mr mrs sr sra";
+
+/// Splits the text of a query, or a phrase of the registry, into words and separators. Other signs,
+/// such as quotation marks, are dropped.
+pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
+    let chars: Vec<char> = normalize(text).chars().collect();
+    let mut tokens = Vec::new();
+    let mut word = String::new();
+    for (at, &c) in chars.iter().enumerate() {
+        if is_inside_word(&chars, at) {
+            word.push(c);
+            continue;
+        }
+        let title = c == '.' && is_one_of(&word.to_lowercase(), TITLES);
+        end_word(&mut word, &mut tokens);
+        match c {
+            '.' if title => {}
+            ',' | '&' | '/' | '+' | ':' | '(' | ')' => tokens.push(QueryToken::Join),
+            // A dash between two words.
+            '-' if is_between_spaces(&chars, at) => tokens.push(QueryToken::Join),
+            ';' | '.' | '?' | '!' | '\n' => tokens.push(QueryToken::Stop),
+            _ => {}
+        }
+    }
+    end_word(&mut word, &mut tokens);
+    tokens
+}
+
+/// Returns whether the character at index `at` belongs to a word. Letters, digits, marks and `_`
+/// do. A hyphen or apostrophe does only between letters or digits (`CARD-001`, `don't`), and a full
+/// stop only between digits (`2.5`).
+fn is_inside_word(chars: &[char], at: usize) -> bool {
+    let plain = |c: &char| {
+        c.is_alphanumeric() || *c == '_' || unicode_normalization::char::is_combining_mark(*c)
+    };
+    let around = |fits: fn(&char) -> bool| {
+        at > 0 && chars.get(at - 1).is_some_and(fits) && chars.get(at + 1).is_some_and(fits)
+    };
+    match chars[at] {
+        '-' | '\'' => around(|c| c.is_alphanumeric()),
+        '.' => around(char::is_ascii_digit),
+        c => plain(&c),
+    }
+}
+
+fn is_between_spaces(chars: &[char], at: usize) -> bool {
+    let is_space = |at: Option<usize>| {
+        at.and_then(|at| chars.get(at))
+            .is_some_and(|c| c.is_whitespace())
+    };
+    is_space(at.checked_sub(1)) && is_space(at.checked_add(1))
+}
+
+fn end_word(word: &mut String, tokens: &mut Vec<QueryToken>) {
+    if !word.is_empty() {
+        let (shown, folded) = (word.to_lowercase(), fold(word));
+        let capital = word.starts_with(char::is_uppercase);
+        let upper = word.chars().filter(|c| c.is_uppercase()).count() >= 2
+            && !word.contains(char::is_lowercase);
+        tokens.push(QueryToken::Word(QueryWord {
+            text: shown,
+            folded,
+            is_capitalized: capital,
+            is_upper: upper,
+        }));
+        word.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: ids, contractions and numbers stay whole; signs split. Method: rows.
+    #[test]
+    fn words_and_signs() {
+        let shown = |text: &str| {
+            let token = |t| match t {
+                QueryToken::Word(w) => w.text,
+                QueryToken::Join => ",".into(),
+                QueryToken::Stop => ".".into(),
+            };
+            tokenize(text)
+                .into_iter()
+                .map(token)
+                .collect::<Vec<String>>()
+                .join(" ")
+        };
+        for (text, expect) in [
+            ("Get CARD-001, please.", "get card-001 , please ."),
+            ("don’t — 2.5 mg", "don't , 2.5 mg"),
+            ("clinic_a: psoríase?", "clinic_a , psoríase ."),
+            ("-a- 'b' a\u{0}b", "a b a b"),
+            ("Dr. Silva. Next", "dr silva . next"),
+            ("", ""),
+        ] {
+            assert_eq!(shown(text), expect, "{text:?}");
+        }
+    }
+}
