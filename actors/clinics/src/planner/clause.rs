@@ -21,6 +21,7 @@ pub(super) fn share_between(
         clinics_total,
         pending: Vec::new(),
         goes_on: None,
+        unplaced: None,
     };
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
@@ -43,7 +44,10 @@ pub(super) fn share_between(
         fragment.excluded.append(&mut leaving_out.pending);
         clauses.push(fragment);
     }
-    Ok(place_contexts(clauses))
+    match leaving_out.unplaced {
+        Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
+        _ => Ok(place_contexts(clauses)),
+    }
 }
 
 /// State of leaving things out.
@@ -53,6 +57,8 @@ struct LeavingOut {
     pending: Vec<SearchTopic>,
     /// Sentence in which a fragment was left out, and nothing else came since.
     goes_on: Option<usize>,
+    /// Negation before any clause.
+    unplaced: Option<String>,
 }
 
 impl LeavingOut {
@@ -101,12 +107,12 @@ impl LeavingOut {
             }
             (Some(_), None) if is_negated => refuse(),
             (Some(_), None) => Ok(true),
-            // "Forget about neurology, …"
-            (None, topic) if !is_negated => {
+            // "Forget about neurology, …", "I don't want acne, I want …"
+            (None, topic) => {
                 self.pending.extend(topic.clone());
+                self.unplaced = is_negated.then_some(word);
                 Ok(true)
             }
-            (None, _) => refuse(),
         }
     }
 }
@@ -148,12 +154,17 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     }
     // "patients with both psoriasis and eczema": one search for both, because clinics match all
     // words
-    let only_topic =
-        !next.verb && !next.has_subject() && next.clinics.is_empty() && next.ids.is_empty();
+    let only_topic = !next.verb
+        && !next.record
+        && !next.medication
+        && !next.taking
+        && next.clinics.is_empty()
+        && next.ids.is_empty();
     if let (true, true, Some(topic), Some(more)) =
         (fragment.both, only_topic, &mut fragment.topic, &next.topic)
     {
         topic.and(more);
+        fragment.patients |= next.patients;
         let connector = next.connector;
         *next = fragment.clone();
         next.connector = connector;

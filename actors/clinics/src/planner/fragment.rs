@@ -551,6 +551,26 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
         && (is_user(at.checked_add(1)) || is_user(at.checked_sub(1)))
 }
 
+/// Returns whether the phrase at `at` is a verb such as `repeat` that stands for a request beside what is
+/// asked for: "repeat the list of cardiology patients".
+fn is_repetition(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const VERBS: [&str; 6] = ["repeat", "repita", "repetir", "run", "execute", "executar"];
+    let is_asked_for = |p: &TaggedPhrase| {
+        matches!(
+            p.tag,
+            PhraseTag::Clinic(..)
+                | PhraseTag::Term(_)
+                | PhraseTag::Id(..)
+                | PhraseTag::Vocabulary(WordRole::Patients)
+        )
+    };
+    VERBS.contains(&&*pieces[at].shown) && pieces.iter().any(is_asked_for)
+}
+
+fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
+    matches!(pieces.get(at + 1).map(|p| &p.tag), Some(PhraseTag::Id(..)))
+}
+
 /// Returns a fragment with the flags, clinics and ids of its phrases, without a topic.
 ///
 /// # Errors
@@ -586,6 +606,8 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
             WordRole::Record => fragment.record = true,
             WordRole::Medication => fragment.medication = true,
             WordRole::Dose => (fragment.medication, fragment.dose) = (true, true),
+            // "everything on CARD-001"
+            WordRole::Taking if piece.shown == "on" && is_before_id(pieces, at) => {}
             WordRole::Taking => fragment.taking = true,
             WordRole::Pronoun => fragment.pronoun = true,
             WordRole::All => fragment.all = true,
@@ -597,9 +619,15 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
             }
             WordRole::NameCue | WordRole::Identity => fragment.identity = true,
             // "send me the list"
-            WordRole::Change if is_to_user(pieces, at) => fragment.verb = true,
+            WordRole::Change if is_to_user(pieces, at) || is_repetition(pieces, at) => {
+                fragment.verb = true;
+            }
             WordRole::Change => return Err(PlanRefusal::Change(word())),
             WordRole::Advice => return Err(PlanRefusal::Advice(word())),
+            // "overlap between losartan and amlodipine"
+            WordRole::Combine if pieces.iter().any(|p| matches!(p.tag, PhraseTag::Term(_))) => {
+                (fragment.all, fragment.both) = (true, true);
+            }
             WordRole::Combine => return Err(PlanRefusal::Join(word())),
             WordRole::Filter => return Err(PlanRefusal::Filter(word())),
             // "que remédios tomam …", "o que toma …", "how are … treated"

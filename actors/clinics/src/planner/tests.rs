@@ -222,6 +222,8 @@ fn patients() {
         "get CARD-001, 002 and 7",
         "a:get_patient(CARD-001) a:get_patient(CARD-002) a:get_patient(CARD-7)",
     );
+    check("everything you have on CARD-001", "a:get_patient(CARD-001)");
+    check("what is CARD-001 on?", "a:check_medications(CARD-001)");
     check("patient 12 of cardiology", "a:get_patient(CARD-12)");
     check(
         "get CARD-001, CARD-002 and DERM-001",
@@ -493,6 +495,14 @@ fn intersection_and_exclusion() {
         "a:query(hypertension) a:query(heart failure) a:list_patients-1-2",
     );
     check("all patients except cardiology", "b:list_patients");
+    check(
+        "Não quero a cardiologia, quero a dermatologia",
+        "b:list_patients",
+    );
+    check(
+        "overlap between losartan and amlodipine users in cardiology",
+        "a:query(losartan amlodipine)",
+    );
     check(
         "dermatology patients with no acne",
         "b:query(acne) b:list_patients-1",

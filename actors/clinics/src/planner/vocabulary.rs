@@ -246,7 +246,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          full complete how when where why while because whether moment time good morning afternoon \
          evening day ok okay yes nobody say says know interested looking waiting back \
          injection injections injected shot shots jab jabs cream creams ointment drops capsule capsules inhaler infusion \
-         infusions books help helps first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
+         infusions books help helps asked earlier answer answers directly usual request requests said told mentioned previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
          assigned attending attend attends visiting visit visits comes come remain remaining working work shift rounds \
          round treating treats manage managed managing monitor monitored monitoring follows care cared \
          caring handle handled sorry story exactly single individual individually separately alone \
@@ -267,7 +267,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir comum existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
+         ficar mantem vindo vem vir comum eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
         Filler,
     ),
 ];
