@@ -66,16 +66,6 @@ fn matches(row: Value) -> Value {
     json!({"specialty": "dermatology", "query": "psoriasis", "matches": [row]})
 }
 
-/// Nothing of the clinics' answers is in what the user gets, in whatever form.
-fn check_withheld(answer: &ClinicAnswer, words: &[&str]) {
-    let whole = serde_json::to_string(answer).unwrap();
-    assert!(
-        answer.steps().is_empty() && !whole.contains("CARD-001"),
-        "{whole}"
-    );
-    assert!(words.iter().all(|word| !whole.contains(word)), "{whole}");
-}
-
 /// Goal: identities in fields where only ids and conditions belong fail their step, and nothing of them is shown; the
 /// other clinic's step is answered. Method: a name, a number, an address.
 /// Rows: C-32, C-35.
@@ -126,19 +116,19 @@ async fn answers_to_something_else_fail_their_step() {
     }
 }
 
-/// Goal: an identity in a field that belongs there isn't shown. Method: a disguised name in a condition.
+/// Goal: an identity in a field that belongs there is cut out, and the rest is answered. Method: a disguised name in a
+/// condition.
 /// Rows: C-32, C-35.
 #[tokio::test]
-async fn identities_are_withheld() {
+async fn identities_are_cut_out() {
     let text = "Psoriasis, seen with O\u{200b}távio Brandão Guimarães";
     let row = json!({"patient_id": "DERM-001", "condition": text});
     let answer = answered(matches(row)).await;
-    assert_eq!(answer.status(), AnswerStatus::Blocked, "{text}");
-    assert_eq!(
-        serde_json::to_value(answer.verdict()).unwrap()["rule"],
-        "R2"
-    );
-    check_withheld(&answer, &[text, "Guimarães"]);
+    assert_eq!(answer.status(), AnswerStatus::Answered);
+    let whole = serde_json::to_string(&answer).unwrap();
+    let redactions = answer.verdict().map_or(0, |verdict| verdict.redactions);
+    assert!(redactions > 0 && whole.contains("DERM-001"), "{whole}");
+    assert!(!whole.contains("Guimar") && !whole.contains("Brand"), "{whole}");
 }
 
 /// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its
