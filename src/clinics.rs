@@ -1,5 +1,6 @@
 //! Federated clinics: a local orchestrator, and clinics in processes of their own.
 
+use std::collections::HashMap;
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use callboard_guardrail::{CustomRule, Guardrail};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
 use callboard_models::{LanguageModel, ModelError};
-use callboard_runtime::{AgentRef, CallEvent, NameTakenError, System};
+use callboard_runtime::{Agent, AgentRef, CallEvent, System};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
@@ -31,8 +32,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 const ARBITER_COUNT: usize = 2;
 const WAITING_ARBITER: usize = 0;
 const COMPUTING_ARBITER: usize = 1;
-/// Directory group with access to the clinics. Agents outside it can't find them.
-const ORCHESTRATOR_GROUP: &str = "orchestrator";
 
 /// An orchestrator with its helper agents, and the clinics that it queries.
 pub struct Clinics {
@@ -63,9 +62,6 @@ pub enum ClinicsError {
     /// The host's file declares no `[[clinic]]`.
     #[error("the topology declares no clinic to ask: add a [[clinic]] section")]
     NoClinics,
-    /// Two agents have the same name. Rename a clinic.
-    #[error(transparent)]
-    Name(#[from] NameTakenError),
     /// The model of `[clinics] planner` can't be opened.
     #[error("the planner {id}: {source}")]
     Planner {
@@ -98,8 +94,7 @@ impl ClinicsError {
             | Self::Registry(_)
             | Self::Address { .. }
             | Self::NoClinics
-            | Self::Planner { .. }
-            | Self::Name(_) => true,
+            | Self::Planner { .. } => true,
             Self::Failed(failure) => failure.kind == FailureKind::InvalidInput,
             Self::Start { .. } | Self::Io(_) => false,
         }
@@ -113,9 +108,7 @@ impl Clinics {
     /// # Errors
     /// See [`ClinicsError`].
     pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
-        let rules = topology.guard_rules();
-        let model = open_planner_model(&topology)?;
-        Self::build(topology.registry, rules, model, Vec::new())
+        Self::build(PipelineOptions::for_topology(&topology)?, Vec::new())
     }
 
     /// Starts the example clinics, each as a process on a free port, and a host that queries them.
@@ -145,66 +138,18 @@ impl Clinics {
                 .map(moved)
                 .collect::<Vec<_>>(),
         )?;
-        Self::build(registry, declared.guard_rules(), None, children)
+        Self::build(PipelineOptions::new(registry, declared.guard_rules()), children)
     }
 
-    fn build(
-        registry: ClinicRegistry,
-        rules: Vec<CustomRule>,
-        planner_model: Option<LanguageModel>,
-        children: Vec<ServeProcess>,
-    ) -> Result<Self, ClinicsError> {
-        if registry.clinics().is_empty() {
+    fn build(options: PipelineOptions, children: Vec<ServeProcess>) -> Result<Self, ClinicsError> {
+        if options.registry.clinics().is_empty() {
             return Err(ClinicsError::NoClinics);
         }
-        let registry = Arc::new(registry);
-        let clients = registry.clinics().iter().map(|clinic| {
-            let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
-            client
-                .map(|c| (clinic.id.clone(), c))
-                .map_err(|source| ClinicsError::Address {
-                    id: clinic.id.clone(),
-                    source,
-                })
-        });
-        let clients = clients.collect::<Result<Vec<_>, _>>()?;
         let system = System::start(ARBITER_COUNT)?;
-        for (id, client) in clients {
-            let agent = system
-                .prepare_with(move || client.clone())
-                .label(id.as_str())
-                .on(WAITING_ARBITER)
-                .spawn();
-            system
-                .directory()
-                .register_in(id.as_str(), &agent, [ORCHESTRATOR_GROUP])?;
-        }
-        let guardrail = system
-            .prepare_with(move || Guardrail::with_rules(&rules))
-            .label("guardrail")
-            .on(COMPUTING_ARBITER)
-            .spawn();
-        let verifier = system
-            .prepare_with(Verifier::default)
-            .label("verifier")
-            .on(COMPUTING_ARBITER)
-            .spawn();
-        let planner = spawn_planner(&system, &registry, planner_model);
-        let routing = RouterConfig::new(registry.clone(), guardrail.clone());
-        let router = system
-            .prepare_with(move || Router::new(routing.clone()))
-            .label("router")
-            .on(WAITING_ARBITER)
-            .spawn();
-        let config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
-        let orchestrator = system
-            .prepare_with(move || Orchestrator::new(config.clone()))
-            .label("orchestrator")
-            .on(WAITING_ARBITER)
-            .spawn();
+        let agents = PipelineAgents::spawn(&system, options)?;
         Ok(Self {
             system,
-            orchestrator,
+            orchestrator: agents.orchestrator,
             example_processes: children,
         })
     }
@@ -278,31 +223,145 @@ fn open_planner_model(topology: &Topology) -> Result<Option<LanguageModel>, Clin
         .transpose()
 }
 
-/// Starts the planner: one that asks `model`, else the one by rules.
-fn spawn_planner(
-    system: &System,
-    registry: &Arc<ClinicRegistry>,
-    model: Option<LanguageModel>,
-) -> AgentRef {
-    let Some(model) = model else {
-        let registry = registry.clone();
-        return system
-            .prepare_with(move || Planner::new(registry.clone()))
-            .label("planner")
-            .on(WAITING_ARBITER)
-            .spawn();
+/// Options of the agents that answer questions about clinics.
+pub(crate) struct PipelineOptions {
+    /// Name of the orchestrator for display; those of its helpers begin with it.
+    pub(crate) label: String,
+    pub(crate) registry: ClinicRegistry,
+    /// The operator's rules of the guardrail.
+    pub(crate) rules: Vec<CustomRule>,
+    /// Model that plans questions; `None` plans by rules.
+    pub(crate) planner_model: Option<LanguageModel>,
+    /// Purposes for which identities may be shown; `None` is the default.
+    pub(crate) purposes_allowed: Option<Vec<String>>,
+}
+
+impl PipelineOptions {
+    /// Returns the options that plan by rules.
+    fn new(registry: ClinicRegistry, rules: Vec<CustomRule>) -> Self {
+        Self {
+            label: "orchestrator".to_owned(),
+            registry,
+            rules,
+            planner_model: None,
+            purposes_allowed: None,
+        }
+    }
+
+    /// Returns the options for the clinics, rules and planner of `topology`.
+    ///
+    /// # Errors
+    /// [`ClinicsError::Planner`].
+    pub(crate) fn for_topology(topology: &Topology) -> Result<Self, ClinicsError> {
+        Ok(Self {
+            planner_model: open_planner_model(topology)?,
+            ..Self::new(topology.registry.clone(), topology.guard_rules())
+        })
+    }
+}
+
+/// Orchestrator of clinics with its guardrail, planner, router and verifier, and a client of each
+/// clinic.
+pub(crate) struct PipelineAgents {
+    pub(crate) orchestrator: AgentRef,
+    /// All other agents. They serve this orchestrator only.
+    pub(crate) helpers: Vec<AgentRef>,
+}
+
+impl PipelineAgents {
+    /// Spawns the agents. None of them is in the directory: only the router reaches the clinics.
+    ///
+    /// # Errors
+    /// [`ClinicsError::Address`].
+    pub(crate) fn spawn(system: &System, options: PipelineOptions) -> Result<Self, ClinicsError> {
+        let PipelineOptions {
+            label,
+            registry,
+            rules,
+            planner_model,
+            purposes_allowed,
+        } = options;
+        let registry = Arc::new(registry);
+        let clients = connect_clinics(&registry)?;
+        let clinics: HashMap<String, AgentRef> = clients
+            .into_iter()
+            .map(|(id, client)| {
+                let agent = spawn_on(system, WAITING_ARBITER, &id, move || client.clone());
+                (id, agent)
+            })
+            .collect();
+        let name = |part: &str| format!("{label}.{part}");
+        let guardrail = spawn_on(system, COMPUTING_ARBITER, &name("guardrail"), move || {
+            Guardrail::with_rules(&rules)
+        });
+        let verifier = spawn_on(
+            system,
+            COMPUTING_ARBITER,
+            &name("verifier"),
+            Verifier::default,
+        );
+        let mut helpers: Vec<AgentRef> = clinics.values().cloned().collect();
+        let planner = match planner_model {
+            None => {
+                let planning = registry.clone();
+                spawn_on(system, WAITING_ARBITER, &name("planner"), move || {
+                    Planner::new(planning.clone())
+                })
+            }
+            Some(model) => {
+                let model = spawn_on(system, WAITING_ARBITER, &name("planner_model"), move || {
+                    model.clone()
+                });
+                helpers.push(model.clone());
+                let planner = ModelPlanner::new(&registry, model);
+                spawn_on(system, WAITING_ARBITER, &name("planner"), move || {
+                    planner.clone()
+                })
+            }
+        };
+        let routing = RouterConfig {
+            clinics,
+            ..RouterConfig::new(registry.clone(), guardrail.clone())
+        };
+        let router = spawn_on(system, WAITING_ARBITER, &name("router"), move || {
+            Router::new(routing.clone())
+        });
+        helpers.extend([&guardrail, &verifier, &planner, &router].map(AgentRef::clone));
+        let mut config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
+        if let Some(purposes) = purposes_allowed {
+            config.purposes_allowed = purposes;
+        }
+        let orchestrator = spawn_on(system, WAITING_ARBITER, &label, move || {
+            Orchestrator::new(config.clone())
+        });
+        Ok(Self {
+            orchestrator,
+            helpers,
+        })
+    }
+}
+
+fn connect_clinics(
+    registry: &ClinicRegistry,
+) -> Result<Vec<(String, BareMcpClient)>, ClinicsError> {
+    let connect = |clinic: &ClinicEntry| {
+        let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
+        let id = clinic.id.clone();
+        match client {
+            Ok(client) => Ok((id, client)),
+            Err(source) => Err(ClinicsError::Address { id, source }),
+        }
     };
-    let model = system
-        .prepare_with(move || model.clone())
-        .label("planner-model")
-        .on(WAITING_ARBITER)
-        .spawn();
-    let planner = ModelPlanner::new(registry, model);
-    system
-        .prepare_with(move || planner.clone())
-        .label("planner")
-        .on(WAITING_ARBITER)
-        .spawn()
+    registry.clinics().iter().map(connect).collect()
+}
+
+fn spawn_on<A: Agent>(
+    system: &System,
+    arbiter: usize,
+    label: &str,
+    make: impl Fn() -> A + Send + Sync + 'static,
+) -> AgentRef {
+    system.prepare_with(make).label(label).on(arbiter).spawn()
 }
 
 /// Maximum time from start to listening.

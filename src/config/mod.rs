@@ -437,10 +437,18 @@ impl Topology {
         fn values<T>(entries: Vec<ParsedDeclaration<T>>) -> Vec<T> {
             entries.into_iter().map(|entry| entry.value).collect()
         }
-        let agents = sections
-            .agents
+        let clinics = sections
+            .clinics
             .iter()
-            .map(|entry| (entry.value.id().to_owned(), entry.fingerprint));
+            .fold(0, |all: u64, entry| all.rotate_left(1) ^ entry.fingerprint);
+        let agents = sections.agents.iter().map(|entry| {
+            let asked = if entry.value.asks_clinics() {
+                clinics
+            } else {
+                0
+            };
+            (entry.value.id().to_owned(), entry.fingerprint ^ asked)
+        });
         let upstreams = sections
             .upstreams
             .iter()

@@ -40,6 +40,7 @@ mod ask;
 // `callboard check`: every mistake of a topology, with its place.
 mod check;
 mod circles;
+mod clinics_agent;
 mod code_shape;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;

@@ -3,6 +3,7 @@
 
 mod a2a;
 mod clinic;
+mod clinics;
 mod emr_writeback;
 mod mailroom;
 mod model;
@@ -86,6 +87,7 @@ impl KindReader {
 
 const AGENT_KINDS: &[(&str, KindReader)] = &[
     ("clinic", KindReader::described(clinic::read)),
+    ("clinics", KindReader::described(clinics::read)),
     ("model", KindReader::described(model::read)),
     ("models", KindReader::described(model::read_pool)),
     ("emr_writeback", KindReader::described(emr_writeback::read)),
@@ -134,6 +136,12 @@ pub(crate) trait AgentDeclaration: Any + Debug + Send + Sync {
     /// Returns the ids of agents that are reachable through it.
     fn reachable_ids(&self) -> Vec<&str> {
         self.dependencies()
+    }
+
+    /// Returns whether it asks the clinics of the `[[clinic]]` sections. If these change, it is
+    /// replaced.
+    fn asks_clinics(&self) -> bool {
+        false
     }
 
     /// Resolves paths that are relative to the topology file against `folder`.

@@ -52,6 +52,17 @@ pub enum AnswerStatus {
     Failed,
 }
 
+impl AnswerStatus {
+    /// Returns the name of the status in JSON and in the audit.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Duration of each stage in milliseconds; 0 for a stage that wasn't reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TimesMs {

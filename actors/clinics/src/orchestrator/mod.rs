@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::{Failure, Principal};
+use callboard_message::capabilities::Converse;
+use callboard_message::{DataClass, Failure, FailureKind, Message as _, Principal, ToolResult};
 use callboard_runtime::{
-    Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers,
+    Agent, AgentProfile, AgentRef, AuditEntry, ConcurrentHandler, Context, Handlers,
     PRINCIPAL_SHARE_PERCENT_DEFAULT,
 };
 use schemars::JsonSchema;
@@ -166,7 +167,8 @@ impl Orchestrator {
 
 impl Agent for Orchestrator {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<AskClinics>(QUESTIONS_AT_ONCE_MAX);
+        on.concurrent::<AskClinics>(QUESTIONS_AT_ONCE_MAX)
+            .concurrent::<Converse>(QUESTIONS_AT_ONCE_MAX);
     }
 
     fn profile() -> AgentProfile {
@@ -181,11 +183,94 @@ impl ConcurrentHandler<AskClinics> for Orchestrator {
         cx: Context,
     ) -> impl Future<Output = Result<ClinicAnswer, Failure>> + Send + 'static {
         let config = self.config.clone();
+        async move { answer_question(&config, message, &cx).await }
+    }
+}
+
+/// Takes the text of a message as the question, without a purpose: identities stay withheld.
+impl ConcurrentHandler<Converse> for Orchestrator {
+    fn handle(
+        &mut self,
+        message: Converse,
+        cx: Context,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let config = self.config.clone();
         async move {
-            message.validate()?;
-            Ok(Pipeline::new(&config, &cx, message.purpose)?
-                .answer(&message.query)
-                .await)
+            let question = AskClinics {
+                query: message.texts(),
+                purpose: None,
+            };
+            let answer = answer_question(&config, question, &cx).await?;
+            match answer.status() {
+                AnswerStatus::Blocked => {
+                    Err(Failure::new(FailureKind::Blocked, answer.text().to_owned()))
+                }
+                AnswerStatus::Failed => Ok(ToolResult::error(answer.text())),
+                _ => Ok(ToolResult::text(answer.text()).with_structured_content(&answer)),
+            }
         }
     }
+}
+
+/// Answers a question, and records in the audit how it ended, which clinics were asked, and whether
+/// the answer may show identities. Neither question nor answer is recorded.
+///
+/// # Errors
+/// `InvalidInput`, if the question is invalid; `Rejected` at the maximum number of hops;
+/// `Unavailable`, if the answer may show identities and that can't be recorded.
+async fn answer_question(
+    config: &OrchestratorConfig,
+    question: AskClinics,
+    cx: &Context,
+) -> Result<ClinicAnswer, Failure> {
+    question.validate()?;
+    let mut pipeline = Pipeline::new(config, cx, question.purpose)?;
+    let answer = pipeline.answer(&question.query).await;
+    record_answer(cx, &question.query, &pipeline, &answer).await?;
+    Ok(answer)
+}
+
+async fn record_answer(
+    cx: &Context,
+    query: &str,
+    pipeline: &Pipeline<'_>,
+    answer: &ClinicAnswer,
+) -> Result<(), Failure> {
+    let log = cx.system().audit();
+    let verdict = answer.verdict();
+    // An answer that is blocked or failed holds no record.
+    let has_identities = pipeline.visible_identities() == Identities::AsRecorded
+        && !matches!(
+            answer.status(),
+            AnswerStatus::Blocked | AnswerStatus::Failed
+        );
+    let mut entry = AuditEntry::new("clinics.question")
+        .with_agent(cx.me().to_string())
+        .with_message(AskClinics::NAME)
+        .with_principal(cx.principal())
+        .with_class(DataClass::Clinical)
+        .with_body(log.digest(DataClass::Clinical, query.as_bytes()))
+        .with_outcome(answer.status().as_str())
+        .with_detail("clinics", pipeline.asked_clinics())
+        .with_detail("identities", has_identities)
+        .with_detail(
+            "redactions",
+            verdict.map_or(0, |verdict| verdict.redactions),
+        );
+    if let Some(rule) = verdict.and_then(|verdict| verdict.rule) {
+        entry = entry.with_detail("rule", format!("{rule:?}"));
+    }
+    if let Some(call) = cx.call() {
+        entry = entry.with_call(call.id).with_detail("hops", call.hops);
+    }
+    if has_identities {
+        let unkept = |error| {
+            Failure::unavailable(format!(
+                "the answer is withheld, because its disclosure can't be recorded in the audit: {error}"
+            ))
+        };
+        return log.record(entry).await.map(drop).map_err(unkept);
+    }
+    log.enqueue(entry).await;
+    Ok(())
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +18,7 @@ use crate::router::{
     BLOCKED, Dispatch, DispatchResult, StepOutcome, forwarded_call, ms_since, passes_guardrail,
     without_caller,
 };
+use crate::verifier::Identities;
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
 const NO_ROUTER: &str =
@@ -32,6 +34,8 @@ pub(super) struct Pipeline<'a> {
     call: CallContext,
     progress: Arc<ProgressCaller>,
     times: TimesMs,
+    /// Ids of the clinics that the plan asks, once it is dispatched.
+    asked: BTreeSet<String>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -56,10 +60,21 @@ impl<'a> Pipeline<'a> {
             call,
             progress: stages,
             times: TimesMs::default(),
+            asked: BTreeSet::new(),
         })
     }
 
-    pub async fn answer(mut self, query: &str) -> ClinicAnswer {
+    /// Returns whether the answer may show patients' identities.
+    pub fn visible_identities(&self) -> Identities {
+        self.config.visible_identities(&self.call.principal)
+    }
+
+    /// Returns the ids of the clinics that were asked so far, whatever became of their answers.
+    pub fn asked_clinics(&self) -> Vec<String> {
+        self.asked.iter().cloned().collect()
+    }
+
+    pub async fn answer(&mut self, query: &str) -> ClinicAnswer {
         let began = Instant::now();
         let answer = self.run_stages(query).await;
         self.times.total = ms_since(began);
@@ -98,6 +113,8 @@ impl<'a> Pipeline<'a> {
             Err(refusal) => return self.verify(refusal).await,
         };
 
+        let clinics = checked.steps().iter().map(|step| step.clinic.clone());
+        self.asked.extend(clinics);
         let began = Instant::now();
         let run = self.run_steps(steps).await;
         self.times.routing = ms_since(began);
@@ -288,7 +305,7 @@ impl<'a> Pipeline<'a> {
 
     async fn verify(&mut self, draft: AnswerDraft) -> ClinicAnswer {
         let began = Instant::now();
-        let identities = self.config.visible_identities(&self.call.principal);
+        let identities = self.visible_identities();
         let verified = verify_draft(
             draft,
             &self.config.verifier,

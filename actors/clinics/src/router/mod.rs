@@ -1,6 +1,6 @@
 //! Router agent: sends the steps of a plan to the clinics, and their answers through the guardrail.
 //!
-//! It resolves clinic ids to agents through the directory.
+//! It resolves clinic ids to the agents it was given, or through the directory.
 
 mod shape;
 #[cfg(test)]
@@ -85,6 +85,8 @@ pub struct DispatchResult {
 pub struct RouterConfig {
     /// Registry of the clinics that may be called.
     pub registry: Arc<ClinicRegistry>,
+    /// Agents of clinics by id. Other clinics are looked up in the directory.
+    pub clinics: HashMap<String, AgentRef>,
     /// Guardrail agent that screens the clinics' answers and error messages.
     pub guardrail: AgentRef,
     /// Time limit for a clinic to answer one step. After it the step fails.
@@ -100,6 +102,7 @@ impl RouterConfig {
     pub fn new(registry: Arc<ClinicRegistry>, guardrail: AgentRef) -> Self {
         Self {
             registry,
+            clinics: HashMap::new(),
             guardrail,
             step_within: STEP_WITHIN_DEFAULT,
             screen_within: SCREEN_WITHIN_DEFAULT,
@@ -311,7 +314,7 @@ fn printable(words: &str) -> String {
 /// State for dispatching one plan. It has no access to the agent system, so it can't reach a store.
 struct DispatchRun<'a> {
     config: &'a RouterConfig,
-    /// Agent directory, which resolves clinic ids to agents.
+    /// Agent directory, which resolves ids of clinics that the configuration doesn't have.
     directory: &'a Directory,
     call: CallContext,
     /// Number of progress reports sent so far.
@@ -371,7 +374,8 @@ impl DispatchRun<'_> {
     }
 
     async fn ask_clinic(&self, step: &Step) -> Result<Box<RawValue>, Failure> {
-        let clinic = self.directory.get(&step.clinic);
+        let known = self.config.clinics.get(&step.clinic).cloned();
+        let clinic = known.or_else(|| self.directory.get(&step.clinic));
         let clinic =
             clinic.ok_or_else(|| Failure::unavailable("the clinic's agent isn't running"))?;
         let parameters =
