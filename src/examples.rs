@@ -46,6 +46,9 @@ const EXAMPLES: [Example; 8] = [
 /// Topology file of the host for the first two clinics.
 pub(crate) const HOST_TOPOLOGY: &str = include_str!("../examples/clinics/host.toml");
 
+/// Topology file of the host for all three clinics.
+pub(crate) const HOST_OF_THREE: &str = include_str!("../examples/clinics/host-with-neurology.toml");
+
 /// Writes the files of an example into `folder`. Returns the path of its topology file.
 pub(crate) fn write_example(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
     let unknown = || NodeError::UnknownExample {

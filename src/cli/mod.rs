@@ -82,7 +82,7 @@ enum CliCommand {
     /// Send and read durable messages at a node's mail listener, and list its members.
     #[command(subcommand)]
     Mail(mail::MailCommand),
-    /// Measure the quality of routing decisions.
+    /// Measure the quality of decisions with labelled lines: routing, the clinics, the verifier, the guardrail.
     #[command(subcommand)]
     Eval(eval::EvalCommand),
     /// Run the agents and listeners of a topology file until interrupted.

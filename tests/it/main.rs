@@ -41,6 +41,8 @@ mod ask;
 mod check;
 mod circles;
 mod clinics_agent;
+// The script that starts the clinics and the one that tests them, as a new user runs them.
+mod clinics_scripts;
 mod code_shape;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
@@ -48,6 +50,10 @@ mod demo;
 mod demo_agents;
 // `callboard eval routing`: its report, and how good the rules have to be.
 mod eval;
+// `callboard eval clinics`: handled as labelled, the blueprint's measures, faults found; the page of docs.
+mod eval_clinics;
+// `callboard eval doses`, `scope`, `privacy` and `guard`: numbers computed by hand, mistakes in files.
+mod eval_texts;
 // What must last: a node's store after a kill, the commands beside it, and one node a file.
 mod journal;
 // `callboard keys`: shown once, revoked for good.

@@ -3,6 +3,7 @@
 mod bench;
 mod command;
 mod conformance;
+mod evaluation;
 mod examples;
 mod features;
 mod fixture;
@@ -54,6 +55,7 @@ usage: cargo xtask TASK
                        tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
                        files here, or of any revision
   limits               writes docs/limits.md from the doc comments of the limits
+  evaluation           writes docs/evaluation.md and its figures: what `callboard eval all` measures
   features             writes docs/features.md from the lines `Rows:` above the tests
   fixture              stores and key files as this version writes them, for the tests of later versions: before each release
   deny                 licences, duplicates and sources of all dependencies";
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["fixture"] => fixture::write(),
         ["limits"] => limits::write(),
+        ["evaluation"] => evaluation::write(),
         ["features"] => features::write(),
         ["size", options @ ..] => size::run(options),
         ["deny"] => tools::deny(),

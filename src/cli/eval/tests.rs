@@ -1,164 +1,151 @@
-use callboard_orchestration::decide::RoutingContext;
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::cases::{EvalCase, EvalCaseError, EvalDataset, parse_cases};
-use super::{Proportion, RouteClass, is_correct};
+use serde_json::json;
 
-fn case(value: Value) -> EvalCase {
-    serde_json::from_value(value).unwrap()
+use super::metrics::{Detection, Durations};
+use super::privacy::{compare_spans, parse_spans, redacted_ranges};
+use super::sets::{LineFields, parse_lines};
+use super::texts::TextEval;
+
+fn detection(counts: [usize; 4]) -> Detection {
+    let [
+        true_positives,
+        false_positives,
+        false_negatives,
+        true_negatives,
+    ] = counts;
+    Detection {
+        true_positives,
+        false_positives,
+        false_negatives,
+        true_negatives,
+    }
 }
 
-fn world() -> RoutingContext {
-    (*EvalDataset::read(None).unwrap().context).clone()
-}
-
-/// Goal: the interval is Wilson's. Method: the examples of Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+/// Goal: the numbers are the usual ones. Method: counts with results computed by hand, and without
+/// any line.
 /// Rows: C-40.
 #[test]
-fn intervals_are_those_published() {
-    for (right, all, low, high) in [
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
+fn numbers_are_those_computed_by_hand() {
+    let some = detection([6, 2, 3, 9]);
+    assert_eq!(some.all(), 20);
+    assert_eq!(some.precision().share(), Some(0.75));
+    assert_eq!(some.recall().accuracy(), 6.0 / 9.0);
+    assert_eq!(some.false_positive_rate().accuracy(), 2.0 / 11.0);
+    assert_eq!(some.f1(), Some(12.0 / 17.0));
+    assert_eq!(some.accuracy().share(), Some(0.75));
+    let none = detection([0; 4]);
+    assert_eq!((none.precision().share(), none.f1()), (None, None));
+    assert_eq!(detection([0, 0, 1, 0]).f1(), Some(0.0));
+}
+
+/// Goal: percentiles are of the measured times. Method: 1 to 100 µs in any order, and none.
+#[test]
+fn percentiles() {
+    let mut durations = Durations::default();
+    for us in (1..=100).rev() {
+        durations.add(Duration::from_micros(us));
+    }
+    assert_eq!(durations.microseconds(), [100.0, 50.0, 99.0]);
+    assert_eq!(Durations::default().microseconds(), [0.0; 3]);
+}
+
+/// Goal: places that were cut out are found again by the text around them. Method: rows of text,
+/// redacted text and the places in characters; accents before them, a mark that the text itself has.
+#[test]
+fn redacted_places() {
+    for (text, redacted, expect) in [
+        ("nothing here", "nothing here", vec![]),
+        ("Sr. João Silva, 40", "Sr. [name], 40", vec![4..14]),
+        ("é Ana e Rui", "é [name] e [name]", vec![2..5, 8..11]),
+        ("Ana", "[name]", vec![0..3]),
+        ("Ana 12", "[name] [id]", vec![0..6]),
+        ("write [name] here", "write [name] here", vec![]),
+        ("x 123", "x [id]", vec![2..5]),
     ] {
-        let [from, to] = Proportion {
-            correct: right,
-            all,
+        let found = redacted_ranges(text, redacted);
+        assert_eq!(found, expect, "{text}");
+    }
+}
+
+/// Goal: a place counts if it overlaps, and a decoy never does. Method: two names of which one is
+/// found, an eponym that is found.
+#[test]
+fn places_are_compared_by_overlap() {
+    let spans =
+        json!([[0, 5, "NAME"], {"start": 10, "end": 15, "type": "name"}, [20, 25, "EPONYM"]]);
+    let text = "x".repeat(30);
+    let spans = parse_spans(spans.as_array().unwrap(), &text).unwrap();
+    let counts = compare_spans(&spans, &[4..7, 21..22]);
+    assert_eq!((counts.labelled.correct, counts.labelled.all), (1, 2));
+    assert_eq!((counts.found.correct, counts.found.all), (1, 2));
+    assert_eq!(counts.f1(), Some(0.5));
+}
+
+/// Goal: a mistake is named with its line and its remedy. Method: for each evaluation a good line,
+/// and bad ones after it.
+#[test]
+fn mistakes_name_line_and_remedy() {
+    let good = [
+        r#"{"text":"t","records":[],"label":"true"}"#,
+        r#"{"text":"t","label":"harmless","place":"answer"}"#,
+        r#"{"text":"t","spans":[[0,1,"NAME"]],"more":1,"kind":null}"#,
+        r#"{"text":"t","label":0,"source":7}"#,
+    ];
+    let bad: [&[(&str, &str)]; 4] = [
+        &[
+            (r#"{"text":"t","label":"true"}"#, "`records` is missing"),
+            (
+                r#"{"text":"t","records":{},"label":"true"}"#,
+                "`records` must be an array",
+            ),
+            (
+                r#"{"text":"t","records":[],"label":"wrong"}"#,
+                "write one of altered, true",
+            ),
+        ],
+        &[(
+            r#"{"text":"t","label":"advice","place":"note"}"#,
+            "write one of answer, record",
+        )],
+        &[
+            (r#"{"text":"t"}"#, "`spans` is missing"),
+            (
+                r#"{"text":"t","spans":[[0,2,"NAME"]]}"#,
+                "within the text's 1",
+            ),
+            (
+                r#"{"text":"t","spans":[[1,1,"NAME"]]}"#,
+                "write [start, end",
+            ),
+            (r#"{"text":1,"spans":[]}"#, "`text` must be a string"),
+        ],
+        &[
+            (r#"{"text":"t","label":2}"#, "write one of 1, 0"),
+            (r#"{"label":1}"#, "`text` is missing: write a string"),
+            ("[]", "write one JSON object a line"),
+            ("{", "write one JSON object a line"),
+        ],
+    ];
+    for ((eval, good), bad) in TextEval::ALL.into_iter().zip(good).zip(bad) {
+        let parse = |line: LineFields| eval.parse(line);
+        assert_eq!(parse_lines("f.jsonl", good, parse).unwrap().len(), 1);
+        for (line, remedy) in bad {
+            let text = format!("{good}\n\n{line}\n");
+            let error = parse_lines("f.jsonl", &text, parse).unwrap_err();
+            let error = error.to_string();
+            assert!(error.starts_with("f.jsonl, line 3: "), "{error}");
+            assert!(error.contains(remedy), "{error}");
         }
-        .interval();
-        assert!(
-            (from - low).abs() < 5e-5 && (to - high).abs() < 5e-5,
-            "{right} of {all}: {from} to {to}"
-        );
     }
-    assert_eq!(Proportion::default().interval(), [0.0, 1.0]);
-}
-
-/// Goal: what counts as right. Method: rows of label, decision, verdict.
-#[test]
-fn right_is_class_and_target_or_one_of_also() {
-    let label = |expect: &str, target: Value, also: Value| {
-        case(
-            json!({"id": "a", "text": "t", "lang": "en", "expect": expect, "target": target, "also": also}),
-        )
-    };
-    for (case, class, target, expect) in [
-        (
-            label("local", json!("echo"), json!([])),
-            RouteClass::Local,
-            Some("echo"),
-            true,
-        ),
-        (
-            label("local", json!("echo"), json!([])),
-            RouteClass::Local,
-            Some("llm"),
-            false,
-        ),
-        (
-            label("local", json!("echo"), json!(["llm"])),
-            RouteClass::Local,
-            Some("llm"),
-            true,
-        ),
-        (
-            label("local", json!("llm"), json!(["weather"])),
-            RouteClass::Remote,
-            Some("weather"),
-            true,
-        ),
-        (
-            label("local", json!("llm"), json!(["weather"])),
-            RouteClass::Remote,
-            Some("travel"),
-            false,
-        ),
-        (
-            label("clarify", json!(null), json!(["local"])),
-            RouteClass::Local,
-            Some("echo"),
-            true,
-        ),
-        (
-            label("reject", json!(null), json!([])),
-            RouteClass::Reject,
-            None,
-            true,
-        ),
-        (
-            label("reject", json!(null), json!([])),
-            RouteClass::Clarify,
-            None,
-            false,
-        ),
-    ] {
-        assert_eq!(
-            is_correct(&case, class, target),
-            expect,
-            "{case:?} as {class:?} {target:?}"
-        );
-    }
-}
-
-/// Goal: a mistake in a file is named with its line. Method: a file of one good line and a bad one, each way.
-#[test]
-fn mistakes_are_named_with_their_line() {
-    const GOOD: &str =
-        r#"{"id":"a","text":"t","lang":"en","expect":"reject","target":null,"from":"x"}"#;
-    for (bad, expect) in [
-        ("{", "EOF"),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"perhaps"}"#,
-            "unknown variant",
-        ),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"remote","target":"nobody"}"#,
-            "no agent has the id nobody",
-        ),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"local"}"#,
-            "`target` is missing",
-        ),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"reject","target":"echo"}"#,
-            "`reject` takes no `target`",
-        ),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"reject","also":["what"]}"#,
-            "`also` names what",
-        ),
-        (
-            r#"{"id":"b","text":"t","lang":"en","expect":"reject","more":1}"#,
-            "unknown field",
-        ),
-    ] {
-        let error = parse_cases("f.jsonl", &format!("{GOOD}\n\n{bad}\n"), &world()).unwrap_err();
-        let EvalCaseError::Line { file, line, why } = &error else {
-            panic!("{error}")
-        };
-        assert_eq!((file.as_str(), *line), ("f.jsonl", 3), "{error}");
-        assert!(why.contains(expect), "{why}");
-    }
-    let twice = parse_cases("f.jsonl", &format!("{GOOD}\n{GOOD}\n"), &world()).unwrap_err();
-    assert_eq!(
-        twice.to_string(),
-        "f.jsonl, line 2: a is the id of another request"
+    let twice = concat!(
+        r#"{"id":"a","text":"t","label":0}"#,
+        "\n",
+        r#"{"id":"a","text":"t","label":0}"#
     );
-    assert!(parse_cases("f.jsonl", "\n", &world()).unwrap().is_empty());
-}
-
-/// Goal: the requests that come with callboard are whole. Method: read them; every class is there.
-#[test]
-fn the_requests_that_come_with_it_are_whole() {
-    let read = EvalDataset::read(None).unwrap();
-    assert!(read.dev.len() >= 100);
-    for class in RouteClass::NAMES {
-        assert!(
-            read.dev
-                .iter()
-                .any(|case| Some(case.expect) == RouteClass::parse(class)),
-            "{class}"
-        );
-    }
+    let error = parse_lines("f.jsonl", twice, |line| TextEval::Guard.parse(line)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "f.jsonl, line 2: a is the `id` of an earlier line: give each line its own"
+    );
 }

@@ -1,6 +1,5 @@
 //! Labelled requests, and the agents that route them: rules, or an orchestrator (the decider).
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use serde_json::json;
 
 use super::RouteClass;
 use crate::cli::CommandError;
+use crate::cli::eval::sets::{EvalCaseError, read_file};
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
@@ -27,24 +27,6 @@ pub(super) const RULES: &str = "rules";
 const CONTEXT_FILE: &str = "world.json";
 const DEV_FILE: &str = "routing_dev.jsonl";
 const HELDOUT_FILE: &str = "routing_heldout.jsonl";
-
-/// Invalid case files. The text says what to correct.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum EvalCaseError {
-    /// The file doesn't exist or can't be read.
-    #[error("failed to read {file}: {source}")]
-    File {
-        file: String,
-        source: std::io::Error,
-    },
-    /// A line of a case file is invalid.
-    #[error("{file}, line {line}: {why}")]
-    Line {
-        file: String,
-        line: usize,
-        why: String,
-    },
-}
 
 /// A labelled request.
 #[derive(Debug, Clone, Deserialize)]
@@ -59,9 +41,12 @@ pub(super) struct EvalCase {
     /// Tools, agents or classes that count as correct too.
     #[serde(default)]
     pub(super) also: Vec<String>,
-    /// Source of the request; unused.
-    #[serde(default, rename = "from")]
-    _from: String,
+    /// Source of the request: a file, or the point of view from which it was written.
+    #[serde(default, alias = "from")]
+    pub(super) source: Option<String>,
+    /// Group of the request; `None` for its label.
+    #[serde(default)]
+    pub(super) kind: Option<String>,
     /// Whether the wording suggests another route than the meaning.
     #[serde(default)]
     pub(super) tricky: bool,
@@ -130,33 +115,40 @@ struct AgentEntry {
 impl EvalDataset {
     /// Reads the files of a folder, or the built-in ones.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self, EvalCaseError> {
-        let [world, dev, heldout] = match folder {
+        let context = read_context(folder)?;
+        let [dev, heldout] = match folder {
             Some(folder) => [
-                read_file(folder, CONTEXT_FILE)?,
-                read_file(folder, DEV_FILE)?,
-                read_file(folder, HELDOUT_FILE)?,
+                read_file(&folder.join(DEV_FILE))?,
+                read_file(&folder.join(HELDOUT_FILE))?,
             ],
             None => [
-                include_str!("../../../examples/eval/world.json").to_owned(),
-                include_str!("../../../examples/eval/routing_dev.jsonl").to_owned(),
-                include_str!("../../../examples/eval/routing_heldout.jsonl").to_owned(),
+                include_str!("../../../../examples/eval/routing_dev.jsonl").to_owned(),
+                include_str!("../../../../examples/eval/routing_heldout.jsonl").to_owned(),
             ],
         };
-        let world = Arc::new(parse_context(&world)?);
         Ok(Self {
-            dev: parse_cases(DEV_FILE, &dev, &world)?,
-            heldout: parse_cases(HELDOUT_FILE, &heldout, &world)?,
-            context: world,
+            dev: parse_cases(DEV_FILE, &dev, &context)?,
+            heldout: parse_cases(HELDOUT_FILE, &heldout, &context)?,
+            context,
         })
     }
 }
 
-fn read_file(folder: &Path, name: &str) -> Result<String, EvalCaseError> {
-    let file = folder.join(name);
-    fs::read_to_string(&file).map_err(|source| EvalCaseError::File {
-        file: file.display().to_string(),
-        source,
-    })
+/// Reads the tools and agents to choose from: those of a folder, or the built-in ones.
+pub(super) fn read_context(folder: Option<&Path>) -> Result<Arc<RoutingContext>, EvalCaseError> {
+    let text = match folder {
+        Some(folder) => read_file(&folder.join(CONTEXT_FILE))?,
+        None => include_str!("../../../../examples/eval/world.json").to_owned(),
+    };
+    Ok(Arc::new(parse_context(&text)?))
+}
+
+/// Reads a file of requests.
+pub(super) fn read_cases(
+    file: &Path,
+    world: &RoutingContext,
+) -> Result<Vec<EvalCase>, EvalCaseError> {
+    parse_cases(&file.display().to_string(), &read_file(file)?, world)
 }
 
 fn parse_context(text: &str) -> Result<RoutingContext, EvalCaseError> {
