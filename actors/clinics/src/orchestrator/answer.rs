@@ -57,6 +57,7 @@ impl AnswerStatus {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
+            Self::Partial => "partial",
             Self::Blocked => "blocked",
             Self::Failed => "failed",
         }

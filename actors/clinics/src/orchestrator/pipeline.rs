@@ -113,8 +113,8 @@ impl<'a> Pipeline<'a> {
             Err(refusal) => return self.verify(refusal).await,
         };
 
-        let clinics = checked.steps().iter().map(|step| step.clinic.clone());
-        self.asked.extend(clinics);
+        self.asked
+            .extend(steps.iter().map(|step| step.clinic.clone()));
         let began = Instant::now();
         let run = self.run_steps(steps).await;
         self.times.routing = ms_since(began);

@@ -22,7 +22,6 @@ use std::collections::HashSet;
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, is_invisible, latin_lookalike};
 use callboard_runtime::{Agent, AgentProfile, Context, Handlers, SyncHandler};
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -256,12 +255,6 @@ pub enum Identities {
     Withheld,
     /// Names, ids and addresses may be shown, but only those that the records hold.
     AsRecorded,
-}
-
-/// Compiles a regular expression that is written in several lines. Line breaks and the spaces after
-/// them are removed first.
-fn read_pattern(lines: &str) -> Result<Regex, regex::Error> {
-    Regex::new(&lines.lines().map(str::trim_start).collect::<String>())
 }
 
 /// Returns a text in folded form: compatibility form, lower case, without accents and invisible

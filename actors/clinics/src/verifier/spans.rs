@@ -41,6 +41,10 @@ pub(crate) enum IdentityKind {
 pub(super) struct TextSpan {
     pub text: String,
     pub kind: SpanKind,
+    /// Presumed id of the patient, of the innermost object that has one: its text field
+    /// `patient_id` or, without such a field, its `id`, even if that is the id of a medicine.
+    /// `None` if none has.
+    pub patient: Option<String>,
 }
 
 /// Returns the text spans of all strings and numbers, of keys with a space or `@`, and of each
@@ -60,6 +64,7 @@ pub(super) fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Opt
 pub(super) struct ValuePosition<'a> {
     key: &'a str,
     parent: &'a str,
+    patient: Option<&'a str>,
     depth: usize,
 }
 
@@ -72,6 +77,7 @@ impl<'a> ValuePosition<'a> {
         ValuePosition {
             key,
             parent: self.key,
+            patient: self.patient,
             depth: self.depth,
         }
     }
@@ -117,6 +123,12 @@ fn collect_object(
     place: &ValuePosition<'_>,
     out: &mut Vec<TextSpan>,
 ) -> Option<()> {
+    let patient = map
+        .get("patient_id")
+        .or_else(|| map.get("id"))
+        .and_then(Value::as_str)
+        .or(place.patient);
+    let place = &ValuePosition { patient, ..*place };
     for (key, value) in map {
         // A key may hold a value: `{"Maria Silva": …}`.
         if key.contains(' ') || key.contains('@') {
@@ -145,8 +157,11 @@ fn collect_object(
 }
 
 fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
-    let kind = span_kind(place, &text);
-    TextSpan { text, kind }
+    TextSpan {
+        kind: span_kind(place, &text),
+        patient: place.patient.map(str::to_owned),
+        text,
+    }
 }
 
 fn plain_key(key: &str) -> String {

@@ -89,6 +89,10 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
             TokenKind::Number => break,
             TokenKind::Sign => match tokens.sign(next) {
                 Some(b'+' | b'(') if tokens.is_number(next + 1) => break,
+                // A code of an error: "no patient with that patient_id (-32000)".
+                Some(b'-') if is_negative_aside(tokens, next) && !tokens.is(label, SCHEME) => {
+                    return None;
+                }
                 Some(
                     b':' | b'#' | b'.' | b'-' | b'=' | b'(' | b'_' | b'/' | b'"' | b'\'' | b'*'
                     | b'|',
@@ -122,6 +126,11 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
     } else {
         phone_of(tokens, next, 7)
     }
+}
+
+/// Returns whether the `-` at `at` begins a negative number in parentheses.
+fn is_negative_aside(tokens: &Tokens<'_>, at: usize) -> bool {
+    tokens.sign(at - 1) == Some(b'(') && tokens.is_number(at + 1) && !tokens.gap(at + 1)
 }
 
 /// Returns whether a word begins a code: digits follow without white space, perhaps behind a

@@ -425,6 +425,10 @@ impl Check<'_> {
         }
         let is_dosed = claim.dose.is_some() || claim.pieces.is_some();
         let is_known = self.is_known(patient);
+        // "Aspirin 100 mg. Uses the tablet once a month": so it stands in a note without a medicine.
+        if claim.is_carried && self.is_noted_without_name(patient) {
+            return None;
+        }
         match claim.stance {
             Stance::Denied if !is_dosed => return None,
             Stance::NotTaken => {
@@ -491,6 +495,12 @@ impl Check<'_> {
                 parts_of(recorded).iter().any(|part| supports(part, &alone))
                     || supports(recorded, &alone)
             })
+    }
+
+    /// Returns whether a record of the patient states the same without a medicine.
+    fn is_noted_without_name(&self, patient: &Option<String>) -> bool {
+        let mut all = self.facts.candidates(patient, None);
+        all.any(|recorded| recorded.substances.is_empty() && supports(recorded, self.claim))
     }
 
     fn is_supported(&self, patient: &Option<String>) -> bool {
