@@ -10,7 +10,7 @@ use callboard_clinics::orchestrator::{AskClinics, ClinicAnswer, Orchestrator, Or
 use callboard_clinics::plan::{ClinicEntry, ClinicRegistry, ClinicRegistryError};
 use callboard_clinics::planner::{ModelPlanner, Planner};
 use callboard_clinics::router::{Router, RouterConfig};
-use callboard_clinics::verifier::Verifier;
+use callboard_clinics::verifier::{IdentityPolicy, Verifier};
 use callboard_guardrail::{CustomRule, Guardrail};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
@@ -232,6 +232,7 @@ pub(crate) struct PipelineOptions {
     pub(crate) rules: Vec<CustomRule>,
     /// Model that plans questions; `None` plans by rules.
     pub(crate) planner_model: Option<LanguageModel>,
+    pub(crate) identity_policy: IdentityPolicy,
     /// Purposes for which identities may be shown; `None` is the default.
     pub(crate) purposes_allowed: Option<Vec<String>>,
 }
@@ -244,17 +245,21 @@ impl PipelineOptions {
             registry,
             rules,
             planner_model: None,
+            identity_policy: IdentityPolicy::default(),
             purposes_allowed: None,
         }
     }
 
-    /// Returns the options for the clinics, rules and planner of `topology`.
+    /// Returns the options for the clinics, rules and `[clinics]` section of `topology`.
     ///
     /// # Errors
     /// [`ClinicsError::Planner`].
     pub(crate) fn for_topology(topology: &Topology) -> Result<Self, ClinicsError> {
+        let section = topology.section::<ClinicsDeclaration>();
+        let shown = section.and_then(|clinics| clinics.identities_shown.as_deref());
         Ok(Self {
             planner_model: open_planner_model(topology)?,
+            identity_policy: shown.map_or_else(IdentityPolicy::default, IdentityPolicy::showing),
             ..Self::new(topology.registry.clone(), topology.guard_rules())
         })
     }
@@ -279,6 +284,7 @@ impl PipelineAgents {
             registry,
             rules,
             planner_model,
+            identity_policy,
             purposes_allowed,
         } = options;
         let registry = Arc::new(registry);
@@ -298,7 +304,7 @@ impl PipelineAgents {
             system,
             COMPUTING_ARBITER,
             &name("verifier"),
-            Verifier::default,
+            move || Verifier::with_policy(identity_policy.clone()),
         );
         let mut helpers: Vec<AgentRef> = clinics.values().cloned().collect();
         let planner = match planner_model {

@@ -1,7 +1,8 @@
-//! Personal data in texts: labelled places, and those that the verifier cut out.
+//! Personal data in texts: labelled places, and those that the verifier finds.
 
 use std::ops::Range;
 
+use callboard_clinics::verifier::{IdentityPolicy, find_personal_data};
 use serde_json::Value;
 
 use super::metrics::{Proportion, SpanCounts};
@@ -78,69 +79,17 @@ pub(super) fn compare_spans(labelled: &[LabelledSpan], found: &[Range<usize>]) -
     counts
 }
 
-/// Marks by which the verifier replaces personal data.
-const MARKS: [&str; 7] = [
-    "[name]",
-    "[place]",
-    "[id]",
-    "[address]",
-    "[phone]",
-    "[e-mail]",
-    "[date of birth]",
-];
-
-/// Returns the places of `text`, in characters, that `redacted` has a mark in place of. Where a mark
-/// ends is known only by the text after it, so between marks that follow one another closely the
-/// border may be off by a few characters.
-pub(super) fn redacted_ranges(text: &str, redacted: &str) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    let pieces = split_at_marks(redacted);
-    let (mut at, last) = (0, pieces.len() - 1);
-    for (index, piece) in pieces.iter().enumerate() {
-        let rest = &text[at..];
-        let found = match index {
-            // What stands after the last mark ends the text.
-            _ if index == last && rest.ends_with(piece) => Some(rest.len() - piece.len()),
-            0 => rest.starts_with(piece).then_some(0),
-            _ => rest.find(piece),
-        };
-        // A piece that isn't in the text: the verifier changed more than marks; all the rest counts.
-        let Some(skipped) = found else {
-            push_range(&mut ranges, text, at..text.len());
-            return ranges;
-        };
-        push_range(&mut ranges, text, at..at + skipped);
-        at += skipped + piece.len();
-    }
-    ranges
-}
-
-/// Adds a place, given in bytes of `text`, unless it is empty or a mark that the text itself has.
-fn push_range(ranges: &mut Vec<Range<usize>>, text: &str, bytes: Range<usize>) {
-    let chars = |end: usize| text[..end].chars().count();
-    if !bytes.is_empty() && !MARKS.contains(&&text[bytes.clone()]) {
-        ranges.push(chars(bytes.start)..chars(bytes.end));
-    }
-}
-
-/// Returns the texts between the marks, at least one. Two marks with nothing but spaces between them
-/// count as one.
-fn split_at_marks(redacted: &str) -> Vec<&str> {
-    let (mut pieces, mut start, mut at) = (Vec::new(), 0, 0);
-    while let Some(open) = redacted[at..].find('[').map(|found| at + found) {
-        let mark = MARKS
-            .iter()
-            .find(|mark| redacted[open..].starts_with(**mark));
-        let Some(mark) = mark else {
-            at = open + 1;
-            continue;
-        };
-        let piece = &redacted[start..open];
-        if pieces.is_empty() || !piece.trim().is_empty() {
-            pieces.push(piece);
-        }
-        (start, at) = (open + mark.len(), open + mark.len());
-    }
-    pieces.push(&redacted[start..]);
-    pieces
+/// Returns the places of personal data that rule R2 finds in `text`, in characters.
+pub(super) fn personal_ranges(text: &str, records: &[Value]) -> Vec<Range<usize>> {
+    let (mut chars, mut counted) = (0, 0);
+    let mut to_chars = |byte: usize| {
+        chars += text[counted..byte].chars().count();
+        counted = byte;
+        chars
+    };
+    let found = find_personal_data(text, records, &IdentityPolicy::default());
+    found
+        .into_iter()
+        .map(|span| to_chars(span.range.start)..to_chars(span.range.end))
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! Settings of the host that asks the clinics of the registry (`[clinics]`).
 
+use callboard_clinics::verifier::IdentityClass;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -13,6 +14,9 @@ use crate::config::{DeclaredNames, ModelDeclaration};
 pub struct ClinicsDeclaration {
     /// Id of the model that plans questions. Default: fixed rules plan them, without a model.
     pub planner: Option<String>,
+    /// Classes of personal data that answers may show although no record holds them, such as
+    /// `doctor_name`. Default: `doctor_surname` and `eponym`.
+    pub identities_shown: Option<Vec<IdentityClass>>,
 }
 
 impl SectionDeclaration for ClinicsDeclaration {

@@ -56,15 +56,20 @@ pub struct IdentityPolicy {
 
 impl Default for IdentityPolicy {
     fn default() -> Self {
-        let all = Self {
-            by_class: [Disclosure::Redact; CLASSES],
-        };
-        all.with(IdentityClass::Eponym, Disclosure::Show)
-            .with(IdentityClass::DoctorSurname, Disclosure::Show)
+        Self::showing(&[IdentityClass::Eponym, IdentityClass::DoctorSurname])
     }
 }
 
 impl IdentityPolicy {
+    /// Creates a policy that shows these classes, and redacts all others.
+    pub fn showing(classes: &[IdentityClass]) -> Self {
+        let all = Self {
+            by_class: [Disclosure::Redact; CLASSES],
+        };
+        let show = |policy: Self, class: &IdentityClass| policy.with(*class, Disclosure::Show);
+        classes.iter().fold(all, show)
+    }
+
     /// Sets the treatment of a class.
     pub fn with(mut self, class: IdentityClass, disclosure: Disclosure) -> Self {
         self.by_class[class as usize] = disclosure;
