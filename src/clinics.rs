@@ -138,7 +138,10 @@ impl Clinics {
                 .map(moved)
                 .collect::<Vec<_>>(),
         )?;
-        Self::build(PipelineOptions::new(registry, declared.guard_rules()), children)
+        Self::build(
+            PipelineOptions::new(registry, declared.guard_rules()),
+            children,
+        )
     }
 
     fn build(options: PipelineOptions, children: Vec<ServeProcess>) -> Result<Self, ClinicsError> {
@@ -300,12 +303,9 @@ impl PipelineAgents {
         let guardrail = spawn_on(system, COMPUTING_ARBITER, &name("guardrail"), move || {
             Guardrail::with_rules(&rules)
         });
-        let verifier = spawn_on(
-            system,
-            COMPUTING_ARBITER,
-            &name("verifier"),
-            move || Verifier::with_policy(identity_policy.clone()),
-        );
+        let verifier = spawn_on(system, COMPUTING_ARBITER, &name("verifier"), move || {
+            Verifier::with_policy(identity_policy.clone())
+        });
         let mut helpers: Vec<AgentRef> = clinics.values().cloned().collect();
         let planner = match planner_model {
             None => {

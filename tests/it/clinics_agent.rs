@@ -13,9 +13,7 @@ fn topology(cardiology: &str, dermatology: &str) -> String {
     let clinics = host("host.toml", &[cardiology, dermatology]);
     let agent = "[[agent]]\nkind = \"clinics\"\nid = \"ward\"\n";
     let open = "anonymous = \"operator\"\n";
-    format!(
-        "{clinics}\n[store]\n{agent}{MCP}{open}{A2A}{open}"
-    )
+    format!("{clinics}\n[store]\n{agent}{MCP}{open}{A2A}{open}")
 }
 
 /// Goal: the pipeline is an agent of a topology: an MCP tool and an A2A agent, whose questions are in the audit without

@@ -128,7 +128,10 @@ async fn identities_are_cut_out() {
     let whole = serde_json::to_string(&answer).unwrap();
     let redactions = answer.verdict().map_or(0, |verdict| verdict.redactions);
     assert!(redactions > 0 && whole.contains("DERM-001"), "{whole}");
-    assert!(!whole.contains("Guimar") && !whole.contains("Brand"), "{whole}");
+    assert!(
+        !whole.contains("Guimar") && !whole.contains("Brand"),
+        "{whole}"
+    );
 }
 
 /// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its

@@ -35,6 +35,10 @@ const ABUSE: MarkerLines = [
     "<!-- abuse: written by `cargo xtask bench abuse` -->",
     "<!-- end of abuse -->",
 ];
+const VERIFIER: MarkerLines = [
+    "<!-- verifier: written by `cargo xtask bench verifier` -->",
+    "<!-- end of verifier -->",
+];
 const SOAK: MarkerLines = [
     "<!-- soak: written by `cargo xtask soak --record` -->",
     "<!-- end of soak -->",
@@ -132,6 +136,21 @@ pub fn abuse(options: &[&str]) -> Outcome {
         ABUSE,
         &format!("{header}\n\n{}", printed(&bench)?),
     )
+}
+
+/// Runs the bench of the verifier, and writes what it prints. `options` are the bench's own.
+pub fn verifier(options: &[&str]) -> Outcome {
+    let header = header()?;
+    let mut bench = vec![
+        "bench",
+        "--package",
+        "callboard-clinics",
+        "--bench",
+        "verifier",
+        "--",
+    ];
+    bench.extend(options);
+    write(VERIFIER, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
 /// Runs the soak of a whole node. `is_recorded` tells whether what it prints is written.

@@ -40,6 +40,8 @@ usage: cargo xtask TASK
                        an A2A server beside that of the official Rust SDK: the table of that
   bench mail [--seconds N] [--check] [--million [MESSAGES]]
                        agent mail on SQLite: the table of that; with --million, whether memory stays flat
+  bench verifier [--check]
+                       duration of a verification of an answer of clinics: the table of that
   bench abuse [--seconds N] [--only ABUSE] [--check]
                        one principal misbehaves while another makes calls: the table of docs/security.md
   instructions         instructions a tell and an ask, of every contestant
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         ["bench", "journal", options @ ..] => bench::journal(options),
         ["bench", "a2a", options @ ..] => bench::a2a(options),
         ["bench", "mail", options @ ..] => bench::mail(options),
+        ["bench", "verifier", options @ ..] => bench::verifier(options),
         ["bench", "abuse", options @ ..] => bench::abuse(options),
         ["tck", clone] => tck::run_kit(clone, None),
         ["tck", clone, version] => tck::run_kit(clone, Some(version)),
