@@ -63,7 +63,9 @@ pub(super) fn find_numbers(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
             }
             // The rest of a number isn't a number of its own.
             None if tokens.is_number(at) => {
-                at = digit_run(tokens, at).map_or(at, |run| run.last) + 1
+                // Behind a bracket another one may begin: "CARD-001 (894.099.085-40)".
+                let run = digit_run(tokens, at).filter(|run| !run.signs.contains(&b'('));
+                at = run.map_or(at, |run| run.last) + 1;
             }
             None => at += 1,
         }

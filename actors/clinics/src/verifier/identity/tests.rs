@@ -102,6 +102,10 @@ fn government_ids_are_cut_out() {
             );
         }
     }
+    shown(
+        "CARD-001 (390.533.447-05): seen today",
+        "CARD-001 ([id]): seen today",
+    );
 }
 
 /// Goal: eponyms, medicines and hospitals stay. Method: a table.
