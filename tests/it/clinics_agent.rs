@@ -95,7 +95,12 @@ async fn the_pipeline_is_an_agent() {
         "{}",
         shown.out
     );
-    assert_eq!(entries[0]["clinics"], json!(["clinic_b"]), "{}", shown.out);
+    assert_eq!(
+        entries[0]["more"]["clinics"],
+        json!(["clinic_b"]),
+        "{}",
+        shown.out
+    );
     assert!(
         !shown.out.contains("psoriasis") && !shown.out.contains("DERM-0"),
         "{}",
@@ -115,9 +120,11 @@ async fn an_agent_for_clinics_follows_its_clinics() {
         "none.toml",
         "[node]\nname = \"n\"\n[[agent]]\nkind = \"clinics\"\nid = \"ward\"\n",
     );
-    home.run(&["check", &none])
-        .await
-        .with(2, "add a [[clinic]] section");
+    let checked = home.run(&["check", &none]).await.with(2, "");
+    assert!(
+        checked.out.contains("add a [[clinic]] section"),
+        "{checked:?}"
+    );
 
     let served = Home::new();
     let b = Served::example(&served, "dermatology").await;

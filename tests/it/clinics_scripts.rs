@@ -62,7 +62,7 @@ fn script(home: &Home, folder: &str, name: &str) -> Command {
     command
 }
 
-/// Goal: a new user starts the clinics with one script, tests them with another, and ends them with Ctrl-C. Method: the
+/// Goal: a new user starts the clinics with one script, tests them with another, and ends them with a signal. Method: the
 /// scripts of a copied folder with its `.env`, on free ports; after the end the clinics don't answer.
 /// Rows: C-41.
 #[tokio::test]
@@ -79,8 +79,9 @@ async fn clinics_start_answer_and_end() {
     assert_eq!(tested.code, Some(0), "{tested:?}");
     assert_eq!(tested.out.matches("ok: ").count(), 4, "{tested:?}");
     let id = clinics.id().unwrap().to_string();
+    // A shell can't trap the signal of Ctrl-C where the test itself was started with it ignored.
     let kill = Command::new("kill")
-        .args(["-INT", &id])
+        .args(["-TERM", &id])
         .status()
         .await
         .unwrap();
