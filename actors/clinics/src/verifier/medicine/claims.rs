@@ -5,22 +5,21 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::lexicon::{SUBSTANCES_MAX, Substance, is_everyday, stem};
-use super::model::{Claim, Dose, Schedule, Stance, Times, UnitKind};
+use super::model::{
+    Amounts, Claim, Dose, Routes, Schedule, Stance, Times, UnitKind, routes, times,
+};
 use super::parts::{FORWARD_TOKENS_MAX, Item, Names, Part, find_parts};
 use super::patients::{Mention, PatientGroups, PatientIds};
 use super::phrase::FoundDose;
+use super::stance::{denies_record, stance};
 use super::token::{Sentence, Text, Token};
 use super::words::flags;
 
 /// Maximum distance, in tokens, from a dose to an unlisted medicine before it: "zorblatin at a dose
 /// of 50 mg". Up to one token less may stand between them.
 const BACKWARD_TOKENS_MAX: usize = 6;
-/// Maximum number of tokens before a medicine in which a negation is searched for.
-const NEGATION_TOKENS_MAX: usize = 24;
 /// Maximum number of claims before a schedule or route for each of them: "both once daily".
 const EACH_CLAIMS_MAX: usize = 16;
-/// Maximum number of tokens between a medicine and a negation after it.
-const NEGATION_AFTER_TOKENS_MAX: usize = 4;
 /// Minimum letters of an unlisted word that counts as a medicine because a dose follows it.
 const UNLISTED_LETTERS_MIN: usize = 5;
 
@@ -52,6 +51,8 @@ pub(super) fn collect_claims(
         open: Vec::new(),
         queue: VecDeque::new(),
         unit: None,
+        is_denied: false,
+        is_dosed: false,
         waiting: None,
     };
     for sentence in &text.sentences {
@@ -77,6 +78,10 @@ struct Builder<'t, 'n> {
     queue: VecDeque<usize>,
     /// Unit of the next amount without one, from a field before it.
     unit: Option<Dose>,
+    /// Whether the sentence denies that what it states is recorded: "no record that CARD-001 takes".
+    is_denied: bool,
+    /// Whether the segment has given a dose to the last claim.
+    is_dosed: bool,
     /// Claim without a medicine from lines with nothing but fields, for the medicine of a next line.
     waiting: Option<Claim>,
 }
@@ -85,6 +90,8 @@ impl Builder<'_, '_> {
     fn add_sentence(&mut self, sentence: &Sentence, ids: &PatientIds, groups: &mut PatientGroups) {
         let range = sentence.tokens.clone();
         let mentions = ids.mentions(self.tokens, range.clone());
+        let named_at = mentions.first().map_or(range.start, |m| m.place.start);
+        self.is_denied = denies_record(&self.tokens[range.start..named_at]);
         let Some(first) = mentions.first() else {
             self.add_segment(range);
             return;
@@ -145,6 +152,7 @@ impl Builder<'_, '_> {
             self.names,
             !self.carried.is_empty(),
         );
+        self.is_dosed = false;
         if parts.iter().any(Part::is_medicine) {
             self.last = None;
             self.open.clear();
@@ -193,7 +201,7 @@ impl Builder<'_, '_> {
                 }
                 Item::Route(route) => {
                     let route = *route;
-                    self.change(&scope, &mut pending, &|claim| claim.route = Some(route));
+                    self.change(&scope, &mut pending, &|claim| set_route(claim, route));
                 }
                 Item::AsNeeded => {
                     self.change(&scope, &mut pending, &|claim| claim.as_needed = true)
@@ -275,7 +283,10 @@ impl Builder<'_, '_> {
         }
         let claim = Claim {
             substances: substances.to_vec(),
-            stance: stance(self.tokens, scope.range, place),
+            stance: match self.is_denied {
+                true => Stance::Denied,
+                false => stance(self.tokens, scope.range, place),
+            },
             about: self.about,
             ..std::mem::take(pending)
         };
@@ -326,6 +337,9 @@ impl Builder<'_, '_> {
             set_dose(&mut self.claims[claim], found);
             return;
         }
+        if self.spread_parts(found) {
+            return;
+        }
         let applies_to_all = self.open.len() >= 2 && scope.has_each(self.tokens);
         if applies_to_all {
             for claim in self.open.drain(..) {
@@ -335,9 +349,35 @@ impl Builder<'_, '_> {
         }
         self.open.clear();
         match self.claim_of_dose(scope, found) {
-            Some(claim) => set_dose(&mut self.claims[claim], found),
+            Some(claim) => {
+                self.is_dosed = true;
+                set_dose(&mut self.claims[claim], found);
+            }
             None => set_dose(pending, found),
         }
+    }
+
+    /// Gives each medicine named in a row its amount of a dose with as many amounts: "levodopa plus
+    /// carbidopa, 100 mg + 25 mg". Returns whether it did.
+    fn spread_parts(&mut self, found: &FoundDose) -> bool {
+        let Some(dose) = found.dose.as_ref().filter(|dose| {
+            dose.relation == Amounts::Parts && dose.amounts.len() == self.open.len()
+        }) else {
+            return false;
+        };
+        for (claim, amount) in self.open.drain(..).zip(&dose.amounts) {
+            let part = FoundDose {
+                dose: Some(Dose {
+                    amounts: vec![*amount],
+                    relation: Amounts::Single,
+                    ..dose.clone()
+                }),
+                ..found.clone()
+            };
+            set_dose(&mut self.claims[claim], &part);
+            self.last = Some(claim);
+        }
+        true
     }
 
     fn last_has_dose(&self, scope: &Segment<'_>) -> bool {
@@ -418,7 +458,11 @@ impl Builder<'_, '_> {
             set(pending);
             return;
         }
-        if let Some(last) = self.last.filter(|last| *last >= scope.begins_at) {
+        let is_dosed = self.is_dosed;
+        if let Some(last) = self
+            .last
+            .filter(|last| *last >= scope.begins_at || is_dosed)
+        {
             if scope.has_each(self.tokens) {
                 let from = scope
                     .begins_at
@@ -508,9 +552,31 @@ fn set_dose(claim: &mut Claim, found: &FoundDose) {
     }
 }
 
-fn set_schedule(claim: &mut Claim, schedule: Schedule, times: Times) {
-    claim.schedule = Some(claim.schedule.map_or(schedule, |s| s.combine(schedule)));
-    claim.times |= times;
+fn set_schedule(claim: &mut Claim, schedule: Schedule, named: Times) {
+    if schedule.is_division {
+        claim.portions = Some(schedule.per_day);
+        claim.schedule.get_or_insert(Schedule::total(1.0));
+        return;
+    }
+    // "every night at bedtime" is one part of the day.
+    let is_same_part =
+        schedule.is_day_part && !schedule.is_clock && claim.times & named & times::OF_DAY != 0;
+    if !is_same_part || claim.schedule.is_none() {
+        claim.schedule = Some(claim.schedule.map_or(schedule, |s| s.combine(schedule)));
+    }
+    claim.times |= named;
+}
+
+/// Narrows a route by another one about the same medicine. Of two that exclude each other, one that
+/// only a form tells gives way; else no record can support them.
+fn set_route(claim: &mut Claim, route: Routes) {
+    claim.route = Some(match claim.route {
+        None => route,
+        Some(known) if known & route & !routes::FORM != 0 => known & route,
+        Some(known) if route & routes::FORM != 0 => known,
+        Some(known) if known & routes::FORM != 0 => route,
+        Some(_) => 0,
+    });
 }
 
 /// Returns whether a token may stand between an unlisted medicine and its dose.
@@ -639,101 +705,4 @@ fn is_field_gap(token: &Token<'_>) -> bool {
     token.sign().is_some()
         || token.is(words)
         || token.is_word(&["by", "through", "via", "using", "into", "often", "how"])
-}
-
-/// Returns the attitude of a segment to the medicine at `place`.
-fn stance(tokens: &[Token<'_>], range: &Range<usize>, place: &Range<usize>) -> Stance {
-    let from = range
-        .start
-        .max(place.start.saturating_sub(NEGATION_TOKENS_MAX));
-    let before = &tokens[from..place.start];
-    let mut is_taken = false;
-    for (n, token) in before.iter().enumerate().rev() {
-        if token.is(flags::BUT) || token.is_sign(',') && is_taken {
-            break;
-        }
-        if is_negation(token) {
-            // "doesn't take", "is no longer on"
-            let near = before[n + 1..].iter().take(3);
-            let is_not_taken = near.take_while(|t| !t.is_sign(',')).any(|t| {
-                t.is_word(&[
-                    "take",
-                    "taking",
-                    "takes",
-                    "on",
-                    "use",
-                    "using",
-                    "receive",
-                    "receiving",
-                    "toma",
-                    "usa",
-                    "recebe",
-                    "tomando",
-                    "usando",
-                ])
-            });
-            let of_person = n == 0
-                || !before[..n]
-                    .iter()
-                    .any(|t| t.is_word(&["nobody", "none", "ninguem", "nenhum"]));
-            let is_whole = !before[n + 1..]
-                .iter()
-                .any(|t| t.is_word(&["other", "outro", "more", "mais", "any", "change", "missed"]));
-            return if is_not_taken
-                && of_person
-                && is_whole
-                && !token.is_word(&[
-                    "no", "none", "nobody", "nenhum", "nenhuma", "ninguem", "sem", "without",
-                ])
-                || token.is_word(&["no"])
-                    && before.get(n + 1).is_some_and(|t| t.is_word(&["longer"]))
-                    && is_not_taken
-            {
-                Stance::NotTaken
-            } else {
-                Stance::Denied
-            };
-        }
-        is_taken |= token.is(flags::TAKING);
-    }
-    stance_after(tokens, range, place, before)
-}
-
-fn stance_after(
-    tokens: &[Token<'_>],
-    range: &Range<usize>,
-    place: &Range<usize>,
-    before: &[Token<'_>],
-) -> Stance {
-    let after = &tokens[place.end..range.end];
-    let skipped = after
-        .iter()
-        .take(NEGATION_AFTER_TOKENS_MAX)
-        .take_while(|t| {
-            t.is(flags::AUXILIARY) && !t.is(flags::NEGATION)
-                || matches!(t.sign(), Some(':' | '=' | '-' | '(' | '\''))
-        })
-        .count();
-    let rest = &after[skipped..];
-    if rest.first().is_some_and(is_negation) {
-        let stopped = rest.iter().take(3).any(|t| t.is(flags::TAKING));
-        return if stopped {
-            Stance::NotTaken
-        } else {
-            Stance::Denied
-        };
-    }
-    let near_before = before.iter().rev().take(4);
-    let near_after = after
-        .iter()
-        .take(5)
-        .take_while(|t| !t.is_sign(',') && !t.is(flags::AND));
-    if near_before.chain(near_after).any(|t| t.is(flags::STOPPED)) {
-        return Stance::Stopped;
-    }
-    Stance::Asserted
-}
-
-fn is_negation(token: &Token<'_>) -> bool {
-    token.is(flags::NEGATION) || token.number() == Some(0.0)
 }

@@ -65,6 +65,16 @@ fn has_dose_and_schedule(recorded: &Claim, said: &Claim) -> bool {
         // "every day" doesn't tell how often in a day.
         return same_times || schedule.is_total && schedule.per_day <= recorded_schedule.per_day;
     }
+    let portions = |claim: &Claim| {
+        claim
+            .portions
+            .or(claim.schedule.filter(|s| !s.is_total).map(|s| s.per_day))
+    };
+    if let (Some(said), Some(recorded)) = (said.portions, portions(recorded))
+        && !is_same_frequency(said, recorded)
+    {
+        return false;
+    }
     if same_times && is_same_dose(recorded, said) {
         return true;
     }
@@ -188,6 +198,9 @@ fn is_compatible(said: Amounts, recorded: Amounts) -> bool {
 /// Compares a number without a unit.
 fn has_same_number(said: &Dose, recorded: &Dose) -> bool {
     match (said.amounts.as_slice(), recorded.amounts.as_slice()) {
+        (a, b) if a.len() > 1 && a.len() == b.len() => {
+            a.iter().zip(b).all(|(a, b)| is_close(*a, *b))
+        }
         ([a], [b]) => {
             let is_mass = said.kind == UnitKind::Mass || recorded.kind == UnitKind::Mass;
             let factors = if is_mass {

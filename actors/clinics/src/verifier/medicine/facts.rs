@@ -9,6 +9,7 @@ use crate::verifier::fold;
 
 use super::claims::{Surroundings, collect_claims};
 use super::compare::{daily_total, is_same_total, supports};
+use super::embedded::split_json;
 use super::lexicon::{LEXICON, Substance, stem, whole_medicine};
 use super::model::{Amounts, Claim, Dose, Stance};
 use super::parts::{Names, OtherNames};
@@ -33,7 +34,10 @@ pub(in crate::verifier) fn find_fabrications(
 ) -> Vec<String> {
     let (facts, mut groups) = RecordedFacts::read(records);
     let mut notes = Notes::default();
-    for statements in [collect_statements(results), vec![Statement::of_text(text)]] {
+    let (values, around) = split_json(text);
+    let mut stated: Vec<Statement> = values.iter().flat_map(collect_statements).collect();
+    stated.push(Statement::of_text(&around));
+    for statements in [collect_statements(results), stated] {
         let folded = fold_all(&statements);
         for (statement, folded) in statements.iter().zip(&folded) {
             if notes.is_full() {
@@ -642,6 +646,7 @@ fn fingerprint(claim: &Claim) -> Vec<u64> {
         all.push(u64::from(schedule.is_total) + 2 * u64::from(schedule.is_day_part));
     }
     all.push(u64::from(claim.times));
+    all.push(claim.portions.map_or(u64::MAX, f64::to_bits));
     all.push(claim.route.map_or(u64::MAX, u64::from));
     all.push(u64::from(claim.as_needed) + 2 * (claim.stance as u64));
     all.push(claim.days.map_or(u64::MAX, f64::to_bits));

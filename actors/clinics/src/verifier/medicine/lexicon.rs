@@ -407,8 +407,8 @@ pub(in crate::verifier) fn is_medicine(folded: &str) -> bool {
 
 /// Returns the stem of a folded word, which the English, Portuguese and Spanish form of a
 /// medicine's name share: amiodarone and amiodarona, warfarin and varfarina, hydrochlorothiazide
-/// and hidroclorotiazida. Words that are shorter than [`STEM_LETTERS_MIN`] or not ASCII are
-/// returned unchanged.
+/// and hidroclorotiazida, amlodipine and anlodipino, tacrolimus and tacrolimo. Words that are shorter
+/// than [`STEM_LETTERS_MIN`] or not ASCII are returned unchanged.
 pub(in crate::verifier) fn stem(word: &str) -> String {
     if word.len() < STEM_LETTERS_MIN || !word.is_ascii() {
         return word.to_owned();
@@ -429,6 +429,7 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
         }
         let c = match (c, next) {
             ('p', Some('h')) => 'f',
+            ('m', Some(next)) if !"aeiouympb".contains(next) => 'n',
             ('y', _) => 'i',
             ('w', _) => 'v',
             ('k', _) => 'c',
@@ -438,7 +439,11 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
             out.push(c);
         }
     }
-    let kept = out.trim_end_matches(['a', 'e', 'o']).len();
+    let ended = out.strip_suffix("us").or_else(|| out.strip_suffix("um"));
+    let kept = ended
+        .unwrap_or(&out)
+        .trim_end_matches(['a', 'e', 'o'])
+        .len();
     out.truncate(kept.max(STEM_LETTERS_MIN - 2).min(out.len()));
     out
 }

@@ -11,6 +11,7 @@
 
 mod claims;
 mod compare;
+mod embedded;
 mod facts;
 mod lexicon;
 mod model;
@@ -20,6 +21,7 @@ mod patients;
 mod phrase;
 mod plausible;
 mod schedule;
+mod stance;
 mod statements;
 mod steps;
 #[cfg(test)]

@@ -140,6 +140,10 @@ pub(super) struct Schedule {
     pub is_total: bool,
     /// Whether it is only a part of a day, such as mornings.
     pub is_day_part: bool,
+    /// Whether it is a time of the clock.
+    pub is_clock: bool,
+    /// Whether it states into how many doses the total of a day is divided.
+    pub is_division: bool,
 }
 
 impl Schedule {
@@ -148,23 +152,21 @@ impl Schedule {
             per_day,
             is_total: false,
             is_day_part: false,
+            is_clock: false,
+            is_division: false,
         }
     }
 
     pub const fn total(per_day: f64) -> Self {
-        Self {
-            per_day,
-            is_total: true,
-            is_day_part: false,
-        }
+        let mut schedule = Self::times(per_day);
+        schedule.is_total = true;
+        schedule
     }
 
     pub const fn day_part() -> Self {
-        Self {
-            per_day: 1.0,
-            is_total: false,
-            is_day_part: true,
-        }
+        let mut schedule = Self::times(1.0);
+        schedule.is_day_part = true;
+        schedule
     }
 
     /// Combines two schedules of one dose. Two parts of a day, such as mornings and evenings, are
@@ -201,7 +203,7 @@ pub(super) mod times {
 
 /// Routes of administration as bits, several for a word that doesn't tell them apart, such as
 /// `injection`: see [`routes`].
-pub(super) type Routes = u16;
+pub(super) type Routes = u32;
 
 /// Bits of [`Routes`].
 pub(super) mod routes {
@@ -224,7 +226,12 @@ pub(super) mod routes {
     pub const OTHER: Routes = 8192;
     /// Mark of a route that only the form tells, such as a cream: it needs no record.
     pub const FORM: Routes = 16384;
+    pub const INTRALESIONAL: Routes = 32768;
+    pub const INTRADERMAL: Routes = 65536;
+    pub const BUCCAL: Routes = 131_072;
     pub const PARENTERAL: Routes = INTRAVENOUS | INTRAMUSCULAR | SUBCUTANEOUS;
+    /// Routes by places where a disease may also be.
+    pub const SURFACE: Routes = TOPICAL | EYE | EAR | NASAL;
 }
 
 /// Statement about one medicine: its dose, schedule and route.
@@ -236,6 +243,8 @@ pub(super) struct Claim {
     pub pieces: Option<Pieces>,
     pub schedule: Option<Schedule>,
     pub times: Times,
+    /// Number of doses into which the total of a day is divided.
+    pub portions: Option<f64>,
     pub route: Option<Routes>,
     /// Whether it is taken only as needed.
     pub as_needed: bool,

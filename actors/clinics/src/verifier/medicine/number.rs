@@ -9,7 +9,7 @@ const NUMBER_TOKENS_MAX: usize = 12;
 /// Maximum number of parts into which the letters of a unit are split.
 const SPLIT_WORDS_MAX: usize = 12;
 /// Maximum number of groups of digits that are separated by spaces and make up one number.
-const DIGIT_GROUPS_MAX: usize = 6;
+const DIGIT_GROUPS_MAX: usize = 8;
 
 /// Parses a number at the start of `tokens`, in digits or words, with a fraction ("2 1/2", "2 and a
 /// half") or a multiplier ("2 million") after it. Returns the number and how many tokens it has;
@@ -102,7 +102,7 @@ fn parse_digit_groups(tokens: &[Token<'_>]) -> (f64, usize) {
     let rest = &tokens[1..groups];
     let thousands = tokens[0].text.len() <= 3 && rest.iter().all(|t| t.text.len() == 3);
     let split = rest.iter().any(|t| t.text.starts_with('0'))
-        || groups > 2 && tokens[..groups].iter().all(|t| t.text.len() == 1);
+        || (groups > 2 || !form) && tokens[..groups].iter().all(|t| t.text.len() == 1);
     if unit && (split || thousands && !form) {
         let digits: String = tokens[..groups].iter().map(|t| t.text).collect();
         return (digits.parse().unwrap_or_default(), groups);
@@ -195,29 +195,43 @@ fn parse_decimals(rest: &[Token<'_>]) -> Option<(f64, usize)> {
         return None;
     }
     let (mut decimals, mut scale, mut used) = (0.0, 1.0, 1);
-    while let Some(token) = rest.get(used).filter(|_| used < NUMBER_TOKENS_MAX) {
-        let Some(SpelledNumber::Value(digits)) = token.info().number else {
+    while let Some((digits, taken)) = rest.get(used..).and_then(decimal_digits) {
+        if used > NUMBER_TOKENS_MAX {
             break;
-        };
-        // "twenty-five" counts as two digits.
-        let shift = if digits >= 10.0 { 100.0 } else { 10.0 };
-        if digits < 10.0 && used > 1 && rest[used - 1].is(flags::AND) | rest[used - 1].is_sign('-')
-        {
-            decimals += digits / scale;
-        } else {
-            scale *= shift;
-            decimals += digits / scale;
         }
-        used += 1;
-        let joined = rest
-            .get(used)
-            .is_some_and(|t| t.is_word(&["e", "and"]) || t.is_sign('-'));
-        let more = rest
-            .get(used + 1)
-            .is_some_and(|t| matches!(t.info().number, Some(SpelledNumber::Value(v)) if v < 10.0));
-        used += usize::from(joined && more && digits >= 20.0);
+        // "twenty-five" counts as two digits, "cento e vinte e cinco" as three.
+        scale *= match digits {
+            d if d >= 100.0 => 1e3,
+            d if d >= 10.0 => 1e2,
+            _ => 10.0,
+        };
+        decimals += digits / scale;
+        used += taken;
     }
     (used > 1).then_some((decimals, used))
+}
+
+/// Parses a number below a thousand in words that is a part of decimals: "five", "twenty-five",
+/// "cento e vinte e cinco". Returns it and how many tokens it has.
+fn decimal_digits(rest: &[Token<'_>]) -> Option<(f64, usize)> {
+    let value = |at: usize| match rest.get(at)?.info().number {
+        Some(SpelledNumber::Value(value)) => Some(value),
+        _ => None,
+    };
+    let mut total = value(0)?;
+    let (mut last, mut used) = (total, 1);
+    while last >= 20.0 {
+        let is_joint = |t: &Token<'_>| t.is_word(&["e", "and"]) || t.is_sign('-');
+        let joint = usize::from(rest.get(used).is_some_and(is_joint));
+        let floor = if last >= 100.0 { 100.0 } else { 10.0 };
+        let Some(next) = value(used + joint).filter(|next| (1.0..floor).contains(next)) else {
+            break;
+        };
+        total += next;
+        last = next;
+        used += joint + 1;
+    }
+    Some((total, used))
 }
 
 /// Parses a unit at index `at`, also one whose letters are split ("m g") or after a hyphen
@@ -314,7 +328,10 @@ fn split_unit(tokens: &[Token<'_>], at: usize, is_unit: bool) -> Option<(UnitKin
         joined.push_str(word);
         words += 1;
         let unit = word_info(&joined).and_then(|info| info.unit);
-        if let Some((kind, size)) = unit.filter(|(kind, _)| words > 1 && !kind.is_count()) {
+        // "t a b s", but not "pu ff".
+        let is_spelled = joined.len() <= 2 * words && words > 2;
+        let is_split = |kind: UnitKind| words > 1 && (!kind.is_count() || is_spelled);
+        if let Some((kind, size)) = unit.filter(|(kind, _)| is_split(*kind)) {
             found = Some((kind, size, n + 1));
         }
     }
@@ -345,6 +362,12 @@ mod tests {
             ("three quarters", (0.75, 2)),
             ("zero point five mg", (0.5, 3)),
             ("doze virgula cinco mg", (12.5, 3)),
+            ("zero vírgula cento e vinte e cinco mg", (0.125, 7)),
+            ("zero point one two five mg", (0.125, 5)),
+            ("zero vírgula zero cinco mg", (0.05, 4)),
+            ("2 5 mg", (25.0, 2)),
+            ("2 5 mg tablets", (2.0, 1)),
+            ("1 2 0 0 0 0 0 IU", (1.2e6, 7)),
             ("dois virgula vinte e cinco mg", (2.25, 5)),
             ("2 1/2 tablets", (2.5, 4)),
             ("2 and a half tablets", (2.5, 4)),
@@ -375,6 +398,7 @@ mod tests {
             ("m i l l i g r a m s", UnitKind::Mass, 1.0),
             ("m-cg", UnitKind::Mass, 1e-3),
             ("unit: mg", UnitKind::Mass, 1.0),
+            ("d r o p s", UnitKind::Drop, 1.0),
             ("µg", UnitKind::Mass, 1e-3),
             ("micro g", UnitKind::Mass, 1e-3),
             ("micro grams", UnitKind::Mass, 1e-3),

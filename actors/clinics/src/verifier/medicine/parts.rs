@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::lexicon::{LEXICON, Substance, stem};
-use super::model::{Bound, Dose, DosePer, Pieces, Routes, Schedule, Times, UnitKind};
+use super::model::{Bound, Dose, DosePer, Pieces, Routes, Schedule, Times, UnitKind, routes};
 use super::number::{parse_number, unit_at};
 use super::phrase::{FoundDose, bound_before, denominators, parse_bare_dose, parse_dose};
 use super::schedule::{parse_as_needed, parse_duration, parse_route, parse_schedule};
+use super::stance::is_negation;
 use super::steps::count_step;
 use super::token::Token;
 use super::words::flags;
@@ -162,7 +163,7 @@ fn part_at(
         let taken = found.taken;
         return Some((Item::Dose(found), taken));
     }
-    if rest[0].is(flags::UNIT_LABEL) && rest.get(1).is_some_and(|t| t.sign().is_some()) {
+    if rest[0].is(flags::UNIT_LABEL) {
         let is_sign = |t: &&Token<'_>| t.sign().is_some_and(|sign| sign != '%');
         let skip = 1 + rest[1..].iter().take(SIGNS_MAX).take_while(is_sign).count();
         if let Some((kind, size, taken)) = unit_at(rest, skip) {
@@ -360,11 +361,14 @@ impl PartView<'_> {
             Item::Schedule(..) | Item::Duration(_) => {
                 let after = self.tokens.get(part.place.end);
                 let is_activity = |t: &Token<'_>| t.is(flags::ACTIVITY);
-                !before.iter().any(is_activity) && !after.is_some_and(is_activity)
+                // "15 mg weekly, not daily"
+                let is_denied = self.n > 0 && before.last().is_some_and(is_negation);
+                !is_denied && !before.iter().any(is_activity) && !after.is_some_and(is_activity)
             }
-            Item::Route(_) => {
-                let is_certain =
-                    part.place.len() > 1 || self.tokens[part.place.start].text.ends_with("ly");
+            Item::Route(route) => {
+                // "For plaques on the skin" isn't a route.
+                let is_certain = part.place.len() > 1 && route & routes::SURFACE == 0
+                    || self.tokens[part.place.start].text.ends_with("ly");
                 let knows = self.medicine_end.is_some() || self.knows_medicine;
                 let is_label = is_certain && knows && !before.iter().any(|t| t.is(flags::ACTIVITY))
                     || before
@@ -372,10 +376,10 @@ impl PartView<'_> {
                         .any(|t| t.is_word(&["route", "via"]) || t.is(flags::TAKING));
                 let is_beside =
                     self.n > 0 && before.len() <= ROUTE_GAP_TOKENS_MAX && before.iter().all(is_gap);
-                let is_before = self
-                    .parts
-                    .get(self.n + 1)
-                    .is_some_and(|p| p.place.start == part.place.end);
+                let is_before = self.parts.get(self.n + 1).is_some_and(|p| {
+                    let between = &self.tokens[part.place.end..p.place.start];
+                    between.len() <= 1 && between.iter().all(|t| t.is(flags::ARTICLE))
+                });
                 is_beside || is_before || is_label || part.place == *self.range
             }
             _ => true,
@@ -399,7 +403,11 @@ impl PartView<'_> {
             .parts
             .get(self.n + 1)
             .filter(|p| p.place.start <= place.end + 2);
-        if is_measured && !next.is_some_and(Part::is_medicine) {
+        let is_of_next = next.filter(|p| p.is_medicine()).is_some_and(|p| {
+            let between = &self.tokens[place.end..p.place.start];
+            between.iter().all(|t| t.is(flags::OF | flags::LINK))
+        });
+        if is_measured && !is_of_next {
             return false;
         }
         let is_doubtful = match dose.kind {
@@ -430,12 +438,20 @@ impl PartView<'_> {
                 .iter()
                 .enumerate()
                 .all(|(n, t)| place.contains(&(n + self.range.start)) || t.sign().is_some());
-        let is_labelled =
-            before.iter().any(|t| t.is(flags::LABEL)) || before.iter().all(|t| t.sign().is_some());
+        let is_labelled = before.iter().any(|t| t.is(flags::LABEL | flags::TAKING))
+            || before.iter().all(|t| t.sign().is_some());
+        // "0.1% each time", "2% per dose"
+        let after = &self.tokens[place.end..self.range.end.max(place.end)];
+        let is_each = matches!(after, [each, time, ..] if each.is_word(&["each", "every", "por", "cada"])
+                && time.is_word(&["time", "vez", "dose", "application"]))
+            || self.tokens[place.clone()]
+                .iter()
+                .any(|t| t.is_word(&["dose", "application", "tomada"]));
         self.medicine_end
             .is_some_and(|end| place.start <= end + FORWARD_TOKENS_MAX)
             || is_cream
             || is_line
+            || is_each
             || self.knows_medicine && is_labelled
             || next.is_some_and(|p| !p.is_dose())
     }

@@ -369,8 +369,8 @@ fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
         .take(HALF_TOKENS_MAX)
         .take_while(is_link)
         .count();
-    let is_dose = tokens.get(1 + skip).is_some_and(|t| {
-        t.is_word(&[
+    let is_dose = |at: usize| {
+        let words = [
             "it",
             "them",
             "dose",
@@ -379,11 +379,19 @@ fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
             "dosagem",
             "quantity",
             "quantidade",
-        ])
-    });
-    is_dose.then(|| FoundDose {
+        ];
+        tokens.get(at).is_some_and(|t| t.is_word(&words))
+    };
+    // "twice the losartan dose": the medicine stays.
+    let is_before_name = || word(tokens, 1 + skip) != "" && is_dose(2 + skip);
+    let taken = match is_dose(1 + skip) {
+        true => 2 + skip,
+        false if is_before_name() => 1 + skip,
+        false => return None,
+    };
+    Some(FoundDose {
         pieces: Some(pieces(UnitKind::Tablet, *factor)),
-        taken: 2 + skip,
+        taken,
         ..FoundDose::default()
     })
 }
@@ -519,25 +527,41 @@ pub(super) fn denominators(
     }
 }
 
-/// Parses a number without a unit as a dose: the number after a medicine or a word such as `dose`.
-/// It must end the sentence, or a sign or schedule must follow. A year isn't a dose.
+/// Parses a number without a unit as a dose: the number after a medicine or a word such as `dose`,
+/// also several with `/` between them. It must end the sentence, or a sign or schedule must follow. A
+/// year isn't a dose.
 pub(super) fn parse_bare_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
-    let (value, taken) = parse_number(tokens)?;
+    let (value, mut taken) = parse_number(tokens)?;
     let is_year = (1900.0..2100.0).contains(&value) && tokens[0].text.len() == 4;
+    let mut amounts = vec![value];
+    while amounts.len() < AMOUNTS_MAX
+        && sign(tokens, taken, '/')
+        && let Some(next) = tokens.get(taken + 1).and_then(Token::number)
+    {
+        amounts.push(next);
+        taken += 2;
+    }
     let rest = &tokens[taken..];
     let ends = match rest.first() {
         None => true,
         Some(next) => {
-            matches!(next.sign(), Some(',' | ')' | '|' | '"' | '}' | ']' | '<'))
-                || parse_schedule(rest).is_some()
+            matches!(
+                next.sign(),
+                Some(',' | ')' | '|' | '"' | '}' | ']' | '<' | '*' | '_' | '`')
+            ) || parse_schedule(rest).is_some()
                 || is_fragment(next)
         }
     };
-    if is_year || !ends || value <= 0.0 {
+    if is_year || !ends || amounts.iter().any(|amount| *amount <= 0.0) {
         return None;
     }
+    let mut dose = Dose::single(UnitKind::Bare, value);
+    if amounts.len() > 1 {
+        dose.relation = Amounts::Parts;
+    }
+    dose.amounts = amounts;
     Some(FoundDose {
-        dose: Some(Dose::single(UnitKind::Bare, value)),
+        dose: Some(dose),
         taken,
         ..FoundDose::default()
     })

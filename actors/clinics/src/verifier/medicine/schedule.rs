@@ -5,6 +5,14 @@ use super::number::parse_number;
 use super::token::Token;
 use super::words::flags;
 
+/// Maximum number of words inside of "only if it is needed".
+const NEED_LINKS_MAX: usize = 4;
+/// Maximum number of words between a preposition and a part of the day.
+const DAY_PART_LINKS_MAX: usize = 3;
+/// Maximum number of times in a period that stand before a slash: "3/day".
+const TIMES_IN_PERIOD_MAX: f64 = 24.0;
+/// Maximum number of words between `in` or `into` and the doses of a day.
+const DIVISION_WORDS_MAX: usize = 3;
 /// Maximum number of words before the number of a duration: "for the next 3 days".
 const DURATION_WORDS_MAX: usize = 5;
 
@@ -53,7 +61,8 @@ pub(super) fn parse_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
             taken: 1,
         });
     }
-    named_schedule(tokens)
+    division(tokens)
+        .or_else(|| named_schedule(tokens))
         .or_else(|| counted_schedule(tokens))
         .map(|found| with_times(found, tokens))
 }
@@ -71,6 +80,9 @@ fn with_times(found: FoundSchedule, tokens: &[Token<'_>]) -> FoundSchedule {
 
 /// Parses a schedule that begins with a certain word: "once", "every", "at night".
 fn named_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
+    if let Some(taken) = part_of_day(tokens) {
+        return FoundSchedule::new(Schedule::day_part(), taken);
+    }
     match (word(tokens, 0), word(tokens, 1)) {
         ("once", _) => times_in_period(tokens, 1.0, 1),
         ("twice", _) => times_in_period(tokens, 2.0, 1),
@@ -86,45 +98,47 @@ fn named_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
             let found = parse_schedule(&tokens[1..])?;
             FoundSchedule::new(found.schedule, found.taken + 1)
         }
-        (
-            "at",
-            "night" | "bedtime" | "noon" | "midday" | "lunchtime" | "dinner" | "lunch"
-            | "breakfast",
-        )
-        | ("before", "bed" | "breakfast" | "lunch" | "dinner" | "bedtime" | "sleep")
-        | (
-            "after" | "with" | "apos",
-            "breakfast" | "lunch" | "dinner" | "supper" | "almoco" | "jantar",
-        )
-        | ("ao" | "antes", "deitar" | "dormir" | "acordar" | "almoco" | "jantar")
-        | ("no" | "na", "almoco" | "jantar" | "desjejum")
-        | ("pela" | "de" | "a" | "da" | "na", "manha" | "noite" | "tarde") => {
-            FoundSchedule::new(Schedule::day_part(), 2)
-        }
-        ("antes" | "depois", "de" | "do") if word(tokens, 2) != "" => {
-            let named = tokens[2].info().times & times::OF_DAY;
-            (named != 0).then(|| FoundSchedule::new(Schedule::day_part(), 3))?
-        }
-        ("in", "the")
-            if matches!(
-                word(tokens, 2),
-                "morning" | "evening" | "afternoon" | "mornings" | "evenings"
-            ) =>
-        {
-            FoundSchedule::new(Schedule::day_part(), 3)
-        }
         ("mornings" | "evenings" | "nights" | "afternoons", _) => {
             FoundSchedule::new(Schedule::day_part(), 1)
         }
-        ("morning" | "evening" | "night" | "noon" | "bedtime" | "manha" | "noite", _) => {
-            FoundSchedule::new(Schedule::day_part(), 1)
-        }
+        (
+            "morning" | "evening" | "night" | "noon" | "bedtime" | "breakfast" | "lunch" | "dinner"
+            | "supper" | "manha" | "noite" | "almoco" | "jantar",
+            _,
+        ) => FoundSchedule::new(Schedule::day_part(), 1),
         ("de", _) => interval(tokens),
         ("per" | "a" | "por" | "ao" | "an", _) => {
             FoundSchedule::new(Schedule::total(period_at(tokens, 1)?), 2)
         }
         _ => None,
     }
+}
+
+/// Parses a part of the day after a preposition: "at bedtime", "before going to bed", "na hora de
+/// dormir". Returns the number of tokens; `None` if there is none.
+fn part_of_day(tokens: &[Token<'_>]) -> Option<usize> {
+    const BEFORE: &[&str] = &[
+        "at", "in", "on", "before", "after", "with", "during", "by", "ao", "a", "antes", "depois",
+        "apos", "na", "no", "pela", "pelo", "de", "da", "com", "durante", "logo", "around",
+    ];
+    const LINKS: &[&str] = &[
+        "the", "going", "to", "his", "her", "se", "o", "a", "de", "do", "da", "ao", "hora", "time",
+        "of", "late", "early",
+    ];
+    if !tokens.first()?.is_word(BEFORE) {
+        return None;
+    }
+    let links = tokens[1..]
+        .iter()
+        .take(DAY_PART_LINKS_MAX)
+        .take_while(|t| t.is_word(LINKS))
+        .count();
+    let named = tokens.get(1 + links)?;
+    let is_place = named.is_word(&["bed"]) && !tokens[0].is_word(&["before", "at", "after"]);
+    let is_part = named.info().times & times::OF_DAY != 0
+        && named.info().schedule.is_none()
+        && !named.is_word(&["am", "pm"]);
+    (is_part && !is_place).then_some(2 + links)
 }
 
 /// Parses "dia sim, dia nao", "semana sim, semana nao".
@@ -167,6 +181,41 @@ const BEFORE_PERIOD: &[&str] = &[
     "the", "todo", "todos", "toda", "todas",
 ];
 
+/// Parses the number of doses into which the total of a day is divided: "in two divided doses",
+/// "dividido em 2 doses".
+fn division(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
+    const DIVIDED: &[&str] = &[
+        "divided",
+        "split",
+        "dividido",
+        "dividida",
+        "divididos",
+        "divididas",
+    ];
+    let first = usize::from(tokens.first()?.is_word(DIVIDED));
+    if !tokens.get(first)?.is_word(&["in", "into", "em"]) {
+        return None;
+    }
+    let (number, taken) = tokens.get(first + 1..).and_then(parse_number)?;
+    let mut at = first + 1 + taken;
+    let mut is_divided = first == 1;
+    for _ in 0..DIVISION_WORDS_MAX {
+        let token = tokens.get(at)?;
+        at += 1;
+        if token.is_word(&["doses", "tomadas", "portions", "intakes", "administracoes"]) {
+            let schedule = Schedule {
+                is_division: true,
+                ..Schedule::times(number)
+            };
+            return FoundSchedule::new(schedule, at).filter(|_| is_divided && number >= 1.0);
+        }
+        is_divided |=
+            token.is_word(DIVIDED) || token.is_word(&["equal", "separate", "iguais", "separadas"]);
+        token.word()?;
+    }
+    None
+}
+
 /// Parses a schedule that begins with a number: "3 times a day", "8/8h", "1-0-1", "5 days a week".
 fn counted_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
     if let [a, slash, b, period, ..] = tokens
@@ -181,6 +230,13 @@ fn counted_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
         return Some(found);
     }
     let (n, at) = parse_number(tokens)?;
+    // "3/day"
+    if sign(tokens, at, '/')
+        && n <= TIMES_IN_PERIOD_MAX
+        && let Some(period) = period_at(tokens, at + 1)
+    {
+        return FoundSchedule::new(Schedule::times(n * period), at + 2);
+    }
     // "8-hourly"
     let hyphen = usize::from(sign(tokens, at, '-'));
     if word(tokens, at + hyphen) == "hourly" && n > 0.0 {
@@ -260,6 +316,9 @@ fn interval(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
     }
     let of_week = (word(tokens, 0) == "q" && word(tokens, at) == "w").then_some(1.0 / 7.0);
     let period = period_at(tokens, at).or(of_week).filter(|_| n > 0.0)?;
+    if n == 1.0 && tokens[at].info().times & times::OF_DAY != 0 {
+        return FoundSchedule::new(Schedule::day_part(), at + 1);
+    }
     FoundSchedule::new(Schedule::times(period / n), at + 1)
 }
 
@@ -326,7 +385,10 @@ fn clock_times(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
         _ => times::NIGHT,
     };
     Some(FoundSchedule {
-        schedule: Schedule::day_part(),
+        schedule: Schedule {
+            is_clock: true,
+            ..Schedule::day_part()
+        },
         times: bit,
         taken: after + usize::from(named),
     })
@@ -335,11 +397,38 @@ fn clock_times(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
 /// Parses "as needed" and the like at the start of `tokens`. Returns how many tokens it has; `None`
 /// if there is none.
 pub(super) fn parse_as_needed(tokens: &[Token<'_>]) -> Option<usize> {
-    match (word(tokens, 0), word(tokens, 1)) {
-        ("prn" | "sos", _) => Some(1),
-        ("as" | "if" | "when" | "whenever", "needed" | "required" | "necessary")
-        | ("se" | "quando" | "conforme", "necessario" | "preciso" | "necessidade")
-        | ("on", "demand") => Some(2),
+    const NEEDED: &[&str] = &[
+        "needed",
+        "required",
+        "necessary",
+        "necessario",
+        "necessaria",
+        "preciso",
+        "precisar",
+        "precise",
+        "necessidade",
+    ];
+    let begins = tokens.first()?.is_word(&[
+        "as", "if", "when", "whenever", "where", "only", "in", "se", "quando", "caso", "conforme",
+        "em", "apenas", "somente", "so", "segundo", "sempre",
+    ]);
+    let links = tokens[1..]
+        .iter()
+        .take(NEED_LINKS_MAX)
+        .take_while(|t| {
+            t.is_word(&[
+                "and", "if", "when", "as", "is", "it", "case", "of", "se", "quando", "que", "for",
+                "seja", "a", "caso", "de", "houver", "e",
+            ])
+        })
+        .count();
+    if begins && tokens.get(1 + links).is_some_and(|t| t.is_word(NEEDED)) {
+        return Some(2 + links);
+    }
+    match (word(tokens, 0), word(tokens, 1), word(tokens, 1 + links)) {
+        ("prn" | "sos", ..) => Some(1),
+        ("on" | "sob", "demand" | "demanda", _) => Some(2),
+        ("in" | "em", _, "need" | "necessidade") => Some(2 + links),
         _ => None,
     }
 }
@@ -379,52 +468,178 @@ pub(super) fn parse_duration(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
     Some((n / period, at + 1))
 }
 
-/// Parses a route of administration at the start of `tokens`. Returns the route and how many tokens
-/// it has; `None` if there is none.
+/// Places of the body by which a medicine enters: words, and the routes in or on it, under it, and
+/// through it.
+const SITES: &[(&[&str], Routes, Routes, Routes)] = &[
+    (
+        &["mouth", "os", "boca"],
+        routes::ORAL,
+        routes::SUBLINGUAL,
+        routes::ORAL,
+    ),
+    (
+        &["tongue", "lingua"],
+        routes::ORAL,
+        routes::SUBLINGUAL,
+        routes::ORAL,
+    ),
+    (
+        &["skin", "pele"],
+        routes::TOPICAL,
+        routes::SUBCUTANEOUS,
+        routes::TRANSDERMAL,
+    ),
+    (
+        &["scalp", "couro"],
+        routes::TOPICAL,
+        routes::SUBCUTANEOUS,
+        routes::TRANSDERMAL,
+    ),
+    (
+        &["vein", "veins", "veia", "veias"],
+        routes::INTRAVENOUS,
+        routes::INTRAVENOUS,
+        routes::INTRAVENOUS,
+    ),
+    (
+        &["muscle", "muscles", "musculo", "nadega", "buttock"],
+        routes::INTRAMUSCULAR,
+        routes::INTRAMUSCULAR,
+        routes::INTRAMUSCULAR,
+    ),
+    (
+        &["eye", "eyes", "olho", "olhos"],
+        routes::EYE,
+        routes::EYE,
+        routes::EYE,
+    ),
+    (
+        &["ear", "ears", "ouvido", "ouvidos", "orelha"],
+        routes::EAR,
+        routes::EAR,
+        routes::EAR,
+    ),
+    (
+        &["nose", "nostril", "nostrils", "nariz", "narina", "narinas"],
+        routes::NASAL,
+        routes::NASAL,
+        routes::NASAL,
+    ),
+    (
+        &["rectum", "reto", "anus"],
+        routes::RECTAL,
+        routes::RECTAL,
+        routes::RECTAL,
+    ),
+    (
+        &["vagina"],
+        routes::VAGINAL,
+        routes::VAGINAL,
+        routes::VAGINAL,
+    ),
+    (
+        &["lungs", "pulmao", "pulmoes"],
+        routes::INHALED,
+        routes::INHALED,
+        routes::INHALED,
+    ),
+    (
+        &["lesion", "lesions", "lesao", "lesoes"],
+        routes::INTRALESIONAL | routes::TOPICAL,
+        routes::INTRALESIONAL,
+        routes::INTRALESIONAL,
+    ),
+    (
+        &["joint", "articulacao"],
+        routes::OTHER,
+        routes::OTHER,
+        routes::OTHER,
+    ),
+];
+
+/// Maximum number of words between a preposition and the place or route after it.
+const ROUTE_LINKS_MAX: usize = 4;
+
+/// Parses a route of administration at the start of `tokens`: a place after a preposition ("into a
+/// vein"), or a word for a route, with or without a preposition ("by the oral route"). Several words
+/// of one route are one: "subcutaneous injection". Returns the route and how many tokens it has;
+/// `None` if there is none.
 pub(super) fn parse_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
-    let (first, next, third) = (word(tokens, 0), word(tokens, 1), word(tokens, 2));
-    let found = match (first, next, third) {
-        ("by" | "per", "mouth" | "os", _) | ("via", "oral", _) => (routes::ORAL, 2),
-        ("pela" | "por", "boca", _) => (routes::ORAL, 2),
-        ("into" | "in" | "through", "a" | "the", "vein" | "veins") => (routes::INTRAVENOUS, 3),
-        ("na", "veia", _) => (routes::INTRAVENOUS, 2),
-        ("into" | "in", "a" | "the", "muscle") => (routes::INTRAMUSCULAR, 3),
-        ("no", "musculo", _) => (routes::INTRAMUSCULAR, 2),
-        ("under", "the", "skin") => (routes::SUBCUTANEOUS, 3),
-        ("under", "the", "tongue") => (routes::SUBLINGUAL, 3),
-        ("sob" | "embaixo", "a" | "da", "pele") => (routes::SUBCUTANEOUS, 3),
-        ("sob" | "embaixo", "a" | "da", "lingua") => (routes::SUBLINGUAL, 3),
-        ("on" | "to", "the", "skin") => (routes::TOPICAL, 3),
-        ("na", "pele", _) => (routes::TOPICAL, 2),
-        ("by" | "via" | "por", "inhalation" | "inhaler" | "inalacao", _) => (routes::INHALED, 2),
-        ("in" | "into", "the" | "each" | "both", "eye" | "eyes") => (routes::EYE, 3),
-        ("no" | "nos", "olho" | "olhos", _) => (routes::EYE, 2),
-        ("through", "the", "skin") => (routes::TRANSDERMAL, 3),
-        ("as" | "by", "an" | "a", "injection" | "shot") => (routes::PARENTERAL, 3),
-        ("in" | "into" | "to", "the" | "each" | "both", "ear" | "ears") => (routes::EAR, 3),
-        ("no" | "nos", "ouvido" | "ouvidos", _) => (routes::EAR, 2),
-        ("in" | "into" | "through" | "up", "the" | "each", "nose" | "nostril" | "nostrils") => {
-            (routes::NASAL, 3)
+    const IN: &[&str] = &[
+        "in", "into", "inside", "on", "onto", "to", "up", "over", "by", "per", "via", "na", "no",
+        "nas", "nos", "em", "ao", "aos", "sobre", "por", "pela", "pelo", "pelas", "pelos",
+        "dentro",
+    ];
+    const UNDER: &[&str] = &[
+        "under",
+        "beneath",
+        "below",
+        "underneath",
+        "sob",
+        "embaixo",
+        "debaixo",
+        "abaixo",
+    ];
+    const THROUGH: &[&str] = &["through", "across", "atraves"];
+    const BY: &[&str] = &[
+        "by", "via", "per", "as", "through", "with", "using", "por", "pela", "pelo", "como", "em",
+        "com",
+    ];
+    let first = tokens.first()?;
+    first.word()?;
+    let links = tokens[1..]
+        .iter()
+        .take(ROUTE_LINKS_MAX)
+        .take_while(|t| t.is_word(ROUTE_LINKS))
+        .count();
+    let place = word(tokens, 1 + links);
+    // "no skin changes" in English
+    const MASCULINE: &[&str] = &[
+        "nariz", "olho", "ouvido", "musculo", "reto", "anus", "pulmao", "couro",
+    ];
+    let is_none = first.is_word(&["no"]) && !MASCULINE.contains(&place);
+    let site = SITES.iter().find(|(words, ..)| words.contains(&place));
+    if let Some((_, on, under, through)) = site.filter(|_| !is_none) {
+        let places = [(IN, on), (UNDER, under), (THROUGH, through)];
+        let found = places.iter().find(|(words, _)| first.is_word(words));
+        if let Some((_, route)) = found {
+            return Some((**route, 2 + links));
         }
-        ("no" | "pelo" | "em", "nariz" | "narina", _) => (routes::NASAL, 2),
-        ("nasal", "spray", _) => (routes::NASAL, 2),
-        ("as", "a" | "an", "suppository" | "enema") => (routes::RECTAL, 3),
-        ("as", "a" | "an", "pessary") => (routes::VAGINAL, 3),
-        ("as", "a" | "an", "patch") => (routes::TRANSDERMAL, 3),
-        ("como", "supositorio" | "enema", _) => (routes::RECTAL, 2),
-        ("eye", "drop" | "drops", _) => (routes::EYE | routes::FORM, 2),
-        ("ear", "drop" | "drops", _) => (routes::EAR | routes::FORM, 2),
-        ("into" | "in", "the" | "a", "rectum") => (routes::RECTAL, 3),
-        ("per", "rectum", _) => (routes::RECTAL, 2),
-        ("no" | "na", "musculo" | "nadega", _) => (routes::INTRAMUSCULAR, 2),
-        ("by" | "as", "injection", _) => (routes::PARENTERAL, 2),
-        ("via", _, _) => {
-            let route = tokens.get(1)?.info().route?;
-            (route, 2)
+    }
+    if let Some((route, taken)) = named_route(tokens) {
+        return Some((route, taken));
+    }
+    let (route, taken) = tokens.get(1 + links..).and_then(named_route)?;
+    first.is_word(BY).then_some((route, 1 + links + taken))
+}
+
+/// Words between a preposition and a place or route.
+const ROUTE_LINKS: &[&str] = &[
+    "the", "a", "an", "each", "both", "either", "every", "one", "his", "her", "their", "affected",
+    "left", "right", "o", "os", "as", "da", "do", "de", "das", "dos", "cada", "ambos", "ambas",
+    "via", "uma", "um", "seu", "sua",
+];
+
+/// Parses words of one route at the start of `tokens`: "oral route", "intravenous infusion", "eye
+/// drops".
+fn named_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
+    let drops = matches!(word(tokens, 1), "drop" | "drops");
+    match word(tokens, 0) {
+        "eye" if drops => return Some((routes::EYE | routes::FORM, 2)),
+        "ear" if drops => return Some((routes::EAR | routes::FORM, 2)),
+        _ => {}
+    }
+    let mut route = tokens.first()?.info().route?;
+    let mut taken = 1;
+    while let Some(next) = tokens.get(taken) {
+        match next.info().route {
+            Some(other) if route & other & !routes::FORM != 0 => route &= other,
+            None if next.is_word(&["route"]) => {}
+            _ => break,
         }
-        _ => (tokens.first()?.info().route?, 1),
-    };
-    Some(found)
+        taken += 1;
+    }
+    Some((route, taken))
 }
 
 #[cfg(test)]
@@ -487,6 +702,11 @@ mod tests {
             ("every 3rd day", 1.0 / 3.0),
             ("q2w", 1.0 / 14.0),
             ("one dose each day", 1.0),
+            ("before going to bed", 1.0),
+            ("na hora de dormir", 1.0),
+            ("ao se deitar", 1.0),
+            ("3/day", 3.0),
+            ("in two divided doses", 2.0),
         ] {
             let skip = usize::from(text.starts_with("em "));
             let found = parse(text, |t| {
@@ -525,6 +745,9 @@ mod tests {
         }
         assert_eq!(parse("as needed", parse_as_needed), Some(2));
         assert_eq!(parse("se necessário", parse_as_needed), Some(2));
+        assert_eq!(parse("only if it is needed", parse_as_needed), Some(5));
+        assert_eq!(parse("em caso de necessidade", parse_as_needed), Some(4));
+        assert_eq!(parse("se precisar", parse_as_needed), Some(2));
     }
 
     /// Goal: routes have one form. Method: a table.
@@ -538,6 +761,14 @@ mod tests {
             ("i.v.", routes::INTRAVENOUS),
             ("via intravenosa", routes::INTRAVENOUS),
             ("under the skin", routes::SUBCUTANEOUS),
+            ("debaixo da pele", routes::SUBCUTANEOUS),
+            ("by subcutaneous injection", routes::SUBCUTANEOUS),
+            ("by the intravenous route", routes::INTRAVENOUS),
+            ("into his affected eye", routes::EYE),
+            ("através da pele", routes::TRANSDERMAL),
+            ("em cada narina", routes::NASAL),
+            ("por via sublingual", routes::SUBLINGUAL),
+            ("per rectum", routes::RECTAL),
         ] {
             assert_eq!(
                 parse(text, |t| parse_route(t).map(|(r, _)| r)),

@@ -645,6 +645,27 @@ fn is_echo(plain: &str) -> bool {
     is_one_of(plain, "query specialty action clinic purpose question")
 }
 
+/// Returns whether a value has an echo of the request at any depth.
+pub(super) fn has_echo(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, inner)| is_echo(&plain_key(key)) || has_echo(inner)),
+        Value::Array(items) => items.iter().any(has_echo),
+        _ => false,
+    }
+}
+
+/// Returns whether a value consists of lists of numbers and the like, without a name.
+pub(super) fn is_bare(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.iter().all(is_bare),
+        Value::String(_) => false,
+        _ => true,
+    }
+}
+
 fn is_medication_key(plain: &str) -> bool {
     [
         "medic",

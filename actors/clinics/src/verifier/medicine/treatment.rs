@@ -20,10 +20,24 @@ const PLAN_WORDS: &str = "treat treated treatment start started starts undergo u
     tratamento tratado tratada iniciar iniciou inicia submeter submetido submetida plano terapia prescrito prescrita \
     recebe recebeu agendado agendada indicado indicada precisa deve encaminhado encaminhada fara fez consta constam realizou \
     realizara realizar esta arranged organised organized marcado marcada marcadas pedido pedida solicitado solicitada \
-    programado programada proposto proposta requested submitted planeja planejada on takes taking uses using usa toma with com under em";
+    programado programada proposto proposta requested submitted planeja planejada on takes taking uses using usa toma with com under em \
+    awaits waits waiting waitlisted added adding adds introduced inserted implanted placed fitted wears offered advised approved \
+    aguarda aguardando espera comeca comecou comecara inicia iniciado iniciada incluido incluida acrescentado acrescentada \
+    adicionado adicionada introduzido introduzida colocado colocada implantado implantada prevista previsto aprovado aprovada";
+
+/// Endings of the last word of a spelling of [`TREATMENTS`], besides none. A word with any other one,
+/// such as `surgeon` or `supplementary`, names no treatment.
+const INFLECTIONS: &str = "s y ies ia ias ic ics ical ico ica icos icas eutic eutico eutica e es ed ing ion ions ao \
+    oes a as o os al als ais ly ation ations acao acoes ated ado ada ados adas zation zations sation zacao zacoes \
+    zed sed zado zada zados zadas ur ural amental ysis ise ises ulation ulacao ulant ulants ulante ulantes ulated \
+    ulado ulada ant ants ante antes ive ives ivo iva ivos ivas ador adores ator atory atorio atoria atorios atorias \
+    tic tics tico ticos tica m ms ma mas phy fia in ine ines ina inas inic inico inicos gal gals gico gicos cal \
+    cals vante vantes ulsant ulsants ulsivante ulsivantes ure ura r rs or ors ories ral ogia ogica ogico ery \
+    oterapia otico oticos ario arios ores ivante ivantes igeno igenos matory matories matorio matorios cional \
+    cionais";
 
 /// Treatments, by the name shown. Each has the beginnings of its spellings in folded form, separated
-/// by `|`; a space ends a whole word.
+/// by `|`, to which an ending of [`INFLECTIONS`] may be added; a space ends a whole word.
 const TREATMENTS: &[(&str, &str)] = &[
     ("Chemotherapy", "chemotherap|quimioterap"),
     (
@@ -66,7 +80,7 @@ const TREATMENTS: &[(&str, &str)] = &[
     ("Amputation", "amputat|amputac"),
     (
         "Surgery",
-        "surgery|surgical|cirurgia|excision|resection|ressecc|craniotom|thrombectom|trombectom|endarterectom",
+        "surgery|surgeries|surgical|cirurgia |cirurgias |cirurgic|excision|resection|ressecc|craniotom|thrombectom|trombectom|endarterectom",
     ),
     (
         "Deep brain stimulation",
@@ -77,12 +91,12 @@ const TREATMENTS: &[(&str, &str)] = &[
         "Plasmapheresis",
         "plasmapheresis|plasmaferese|plasma exchange",
     ),
-    ("Transfusion", "transfusion|transfusao"),
-    ("Vaccination", "vaccinat|vacinac"),
+    ("Transfusion", "transfusion|transfusao|transfusoes"),
+    ("Vaccination", "vaccinat|vacinac|vacinad"),
     ("Anticoagulant", "anticoag"),
     ("Antibiotic", "antibiotic"),
     ("Antifungal", "antifung"),
-    ("Antiviral", "antiviral"),
+    ("Antiviral", "antiviral|antivirais"),
     ("Antihistamine", "antihistamin|anti-histamin"),
     ("Antidepressant", "antidepress"),
     ("Antipsychotic", "antipsic|antipsychotic"),
@@ -116,7 +130,7 @@ const TREATMENTS: &[(&str, &str)] = &[
     ("Retinoid", "retinoid"),
     ("Sedation", "sedation|sedacao|calmante"),
     ("Cough syrup", "cough syrup|xarope|cough medicine|antituss"),
-    ("Cold remedy", "cold remedy|antigripal"),
+    ("Cold remedy", "cold remedy|antigripal|antigripais"),
     ("Herbal tea", "herbal tea|cha de |chas de "),
     ("Eye drops", "eye drops|colirio"),
     ("Painkiller", "painkiller|pain killer|analges"),
@@ -364,7 +378,13 @@ pub(super) fn named_treatments(folded: &str) -> Treatments {
             continue;
         };
         for (n, spelling) in spellings {
-            if rest.starts_with(spelling) {
+            let ending = rest
+                .strip_prefix(spelling)
+                .map(|more| more.split_once(' ').map_or(more, |(ending, _)| ending));
+            let is_whole = |ending: &str| {
+                spelling.ends_with(' ') || ending.is_empty() || is_one_of(ending, INFLECTIONS)
+            };
+            if ending.is_some_and(is_whole) {
                 named |= 1 << n;
             }
         }
@@ -455,6 +475,10 @@ mod tests {
             ("no chemotherapy is planned", vec![]),
             ("received physiotherapy", vec![]),
             ("persistent pain treated", vec![]),
+            ("seen by a physiotherapist, has a surgeon.", vec![]),
+            ("tem um cirurgiao e recebe visitas", vec![]),
+            ("anticoagulants were started", vec!["Anticoagulant"]),
+            ("recebeu anti-inflamatorios", vec!["Anti-inflammatory"]),
             ("treated with corticosteroids", vec!["Corticosteroid"]),
             ("chemotherapy", vec![]),
             ("also takes a multivitamin", vec!["Supplement"]),

@@ -360,7 +360,10 @@ const TIMES: &[(&str, Times)] = &[
 ];
 
 const ROUTES: &[(&str, Routes)] = &[
-    ("oral orally po vo oralmente swallowed", routes::ORAL),
+    (
+        "oral orally po vo oralmente swallowed swallow swallows swallowing engole engolir engolido",
+        routes::ORAL,
+    ),
     (
         "iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso infusion drip infusao intravenosamente",
         routes::INTRAVENOUS,
@@ -378,25 +381,38 @@ const ROUTES: &[(&str, Routes)] = &[
         routes::TOPICAL,
     ),
     (
-        "inhaled inalatoria inalatorio inalado inalada inhalational inh nebulised nebulized",
+        "inhaled inalatoria inalatorio inalado inalada inhalational inh breathed nebulised nebulized inhalation inalacao",
         routes::INHALED,
     ),
     ("sublingual sublingually sl", routes::SUBLINGUAL),
     (
-        "rectal rectally retal suppository supositorio",
+        "rectal rectally retal suppository supositorio enema",
         routes::RECTAL,
     ),
-    ("nasal intranasal intranasally", routes::NASAL),
+    ("nasal nasally intranasal intranasally", routes::NASAL),
     ("ophthalmic ophth ocular oftalmica oftalmico", routes::EYE),
     (
         "transdermal transdermally transdermica transdermico",
         routes::TRANSDERMAL,
     ),
-    ("vaginal vaginally", routes::VAGINAL),
+    ("vaginal vaginally pessary ovulo", routes::VAGINAL),
     (
-        "intrathecal intrathecally epidural buccal intradermal intraarticular intracardiac intraosseous intratecal \
-         intradermica intra-articular",
+        "intrathecal intrathecally epidural intraarticular intracardiac intraosseous intratecal intravitreal intravitrea \
+         intraperitoneal intravesical intratympanic articular",
         routes::OTHER,
+    ),
+    (
+        "intralesional intralesionally intralesionalmente",
+        routes::INTRALESIONAL,
+    ),
+    (
+        "intradermal intradermally intradermica intradermico",
+        routes::INTRADERMAL,
+    ),
+    ("buccal buccally bucal", routes::BUCCAL),
+    (
+        "patch patches adesivo adesivos",
+        routes::TRANSDERMAL | routes::FORM,
     ),
     ("eyedrops colirio", routes::EYE | routes::FORM),
     (
@@ -479,7 +495,8 @@ const FLAGS: &[(&str, u32)] = &[
          tsh psa crp pcr urea sodium sodio salt sal protein proteina proteinas alcohol alcool ethanol fibre fiber carbohydrate \
          carbohydrates carboidratos sugar acucar level levels nivel niveis serum serico serica plasma concentration \
          concentracao trough urine urina excretion excrecao ratio razao bilirubin bilirrubina platelets leukocytes \
-         leucocitos inr dimer caffeine cafeina fat gordura birthweight peso weight calcium calcio intake diet dieta",
+         leucocitos inr dimer caffeine cafeina fat gordura birthweight peso weight calcium calcio intake diet dieta water agua fluid fluids \
+         liquid liquids liquido liquidos wine vinho beer cerveja coffee cafe milk leite juice suco",
         flags::MEASURED,
     ),
     ("and e plus com mais with nor or ou", flags::AND),
