@@ -274,8 +274,13 @@ impl Builder<'_, '_> {
         let is_taken = before
             .find(|t| !t.is_word(BEFORE_TAKEN))
             .is_some_and(|t| t.is_word(TAKING_VERBS));
-        if is_weak && pending.dose.is_none() && pending.pieces.is_none() && !next_dose && !is_taken
-        {
+        let is_alone = || {
+            let mut others = self.tokens[scope.range.clone()].iter().enumerate();
+            others.all(|(n, t)| place.contains(&(scope.range.start + n)) || t.sign().is_some())
+                && substances.iter().all(|s| self.names.substances.contains(s))
+        };
+        let is_dosed = pending.dose.is_some() || pending.pieces.is_some() || next_dose;
+        if is_weak && !is_dosed && !is_taken && !is_alone() {
             return;
         }
         if self.extend_combination(scope, substances) {
@@ -443,6 +448,7 @@ impl Builder<'_, '_> {
             && word.is_ascii()
             && !token.info().is_quantity()
             && token.info().flags == 0
+            && token.info().times == 0
             && token.info().route.is_none()
             && !has_common_ending(word)
             && !is_everyday(word);

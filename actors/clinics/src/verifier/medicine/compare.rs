@@ -25,7 +25,7 @@ pub(super) fn supports(recorded: &Claim, said: &Claim) -> bool {
 }
 
 /// Returns whether the routes agree. The oral route needs no record.
-fn has_route(recorded: &Claim, said: &Claim) -> bool {
+pub(super) fn has_route(recorded: &Claim, said: &Claim) -> bool {
     use super::model::routes::{FORM, ORAL};
     match (said.route, recorded.route) {
         (None, _) => true,

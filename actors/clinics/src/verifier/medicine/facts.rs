@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::verifier::fold;
 
 use super::claims::{Surroundings, collect_claims};
-use super::compare::{daily_total, is_same_total, supports};
+use super::compare::{daily_total, has_route, is_same_total, supports};
 use super::embedded::split_json;
-use super::lexicon::{LEXICON, Substance, stem, whole_medicine};
+use super::lexicon::{LEXICON, Substance, stem};
 use super::model::{Amounts, Claim, Dose, Stance};
 use super::parts::{Names, OtherNames};
 use super::patients::{PatientGroups, PatientIds, id_key};
@@ -123,6 +123,7 @@ struct RecordedFacts {
     fingerprints: HashSet<Vec<u64>>,
     ids: PatientIds,
     names: OtherNames,
+    substances: HashSet<Substance>,
     treatments: Treatments,
     /// Whether the records are in Portuguese, so that `1,500` is 1.5.
     is_portuguese: bool,
@@ -187,6 +188,7 @@ impl RecordedFacts {
             None => vec![None],
         };
         let mut substances: Vec<Option<Substance>> = vec![None];
+        self.substances.extend(claim.substances.iter().cloned());
         for substance in &claim.substances {
             substances.extend(LEXICON.parent(substance).map(Some));
             substances.push(Some(substance.clone()));
@@ -246,6 +248,7 @@ impl RecordedFacts {
             names: Names {
                 recorded: &self.names,
                 own: &own,
+                substances: &self.substances,
             },
             ids: &self.ids,
             about,
@@ -345,12 +348,9 @@ fn language_of(text: &Text<'_>) -> i32 {
 
 /// Adds the words of a medicine's name that no list has, as names of that medicine.
 fn add_name(names: &mut OtherNames, name: &str) {
-    if whole_medicine(name).is_some() {
-        return;
-    }
     let folded = fold(name);
     let text = Text::read(&folded);
-    if LEXICON.find(&text.tokens).is_some() {
+    if !listed_substances(&text).is_empty() {
         return;
     }
     let words = text.tokens.iter().filter(|t| {
@@ -369,12 +369,26 @@ fn add_name(names: &mut OtherNames, name: &str) {
     }
 }
 
+/// Returns the substances of the first listed medicine in a name, also after other words:
+/// "succinato de metoprolol"; none if there is none. A word with an everyday meaning counts only at
+/// the start.
+fn listed_substances(name: &Text<'_>) -> Vec<Substance> {
+    let found = |at: usize| {
+        LEXICON
+            .find(&name.tokens[at..])
+            .filter(|f| at == 0 || !f.is_weak)
+    };
+    let first = (0..name.tokens.len()).find_map(found);
+    first.map_or_else(Vec::new, |found| found.substances)
+}
+
 /// Returns the substances of a medicine that a statement is about; none if its name isn't known.
 fn substances_of(name: &str, names: &OtherNames) -> Vec<Substance> {
     let folded = fold(name);
     let text = Text::read(&folded);
-    if let Some(found) = LEXICON.find(&text.tokens) {
-        return found.substances;
+    let listed = listed_substances(&text);
+    if !listed.is_empty() {
+        return listed;
     }
     let named = text
         .tokens
@@ -602,6 +616,7 @@ impl Check<'_> {
         let totals = self
             .facts
             .candidates(patient, Some(substance))
+            .filter(|recorded| has_route(recorded, claim))
             .filter_map(daily_total);
         let mut sum: Option<Dose> = None;
         for total in

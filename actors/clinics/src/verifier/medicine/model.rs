@@ -229,7 +229,8 @@ pub(super) mod routes {
     pub const INTRALESIONAL: Routes = 32768;
     pub const INTRADERMAL: Routes = 65536;
     pub const BUCCAL: Routes = 131_072;
-    pub const PARENTERAL: Routes = INTRAVENOUS | INTRAMUSCULAR | SUBCUTANEOUS;
+    pub const PARENTERAL: Routes =
+        INTRAVENOUS | INTRAMUSCULAR | SUBCUTANEOUS | INTRALESIONAL | INTRADERMAL | OTHER;
     /// Routes by places where a disease may also be.
     pub const SURFACE: Routes = TOPICAL | EYE | EAR | NASAL;
 }

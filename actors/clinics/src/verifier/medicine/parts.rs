@@ -1,6 +1,6 @@
 //! Parts of statements about medicines in a range of tokens: medicines, doses, schedules, routes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::lexicon::{LEXICON, Substance, stem};
@@ -36,6 +36,8 @@ pub(super) struct Names<'n> {
     pub recorded: &'n OtherNames,
     /// Names that only the text's own subject has.
     pub own: &'n OtherNames,
+    /// Substances in the records.
+    pub substances: &'n HashSet<Substance>,
 }
 
 impl<'n> Names<'n> {
@@ -438,8 +440,8 @@ impl PartView<'_> {
                 .iter()
                 .enumerate()
                 .all(|(n, t)| place.contains(&(n + self.range.start)) || t.sign().is_some());
-        let is_labelled = before.iter().any(|t| t.is(flags::LABEL | flags::TAKING))
-            || before.iter().all(|t| t.sign().is_some());
+        let is_stated = before.iter().any(|t| t.is(flags::LABEL | flags::TAKING));
+        let is_labelled = is_stated || before.iter().all(|t| t.sign().is_some());
         // "0.1% each time", "2% per dose"
         let after = &self.tokens[place.end..self.range.end.max(place.end)];
         let is_each = matches!(after, [each, time, ..] if each.is_word(&["each", "every", "por", "cada"])
@@ -453,6 +455,7 @@ impl PartView<'_> {
             || is_line
             || is_each
             || self.knows_medicine && is_labelled
+            || self.medicine_end.is_some() && is_stated
             || next.is_some_and(|p| !p.is_dose())
     }
 }

@@ -170,7 +170,7 @@ impl Walk {
                 in_list: place.in_list || is_medication_key(&plain),
                 patient: patient_key(key).or_else(|| place.patient.clone()),
             };
-            let named = medicine_key(key);
+            let named = medicine_key(key, value);
             match scalar_text(value) {
                 Some(text) if named.is_some() => {
                     let (name, unit) = named.unwrap_or_default();
@@ -587,13 +587,17 @@ fn names_medicine(text: &str) -> bool {
 
 /// Returns the medicine that a key names, and the unit or dose after it, if any: `losartan`,
 /// `losartan_mg`, `losartan_50_mg`. `None` if it names none.
-fn medicine_key(key: &str) -> Option<(String, String)> {
+fn medicine_key(key: &str, value: &Value) -> Option<(String, String)> {
     if key.len() > FIELD_BYTES_MAX || is_one_of(&key.to_ascii_lowercase(), MEDICINE_KEYS) {
         return None;
     }
     let spaced = fold(&key.replace(['_', '-', '.'], " "));
     let text = Text::read(&spaced);
-    let found = LEXICON.find(&text.tokens).filter(|found| !found.is_weak)?;
+    // `iron: 60` may be a laboratory value, `iron: {"qty": 60, "unit": "mg"}` is checked by its unit.
+    let is_named = value.is_object() || value.is_string();
+    let found = LEXICON
+        .find(&text.tokens)
+        .filter(|found| !found.is_weak || is_named)?;
     let (named, rest) = text.tokens.split_at(found.taken);
     let is_unit = unit_at(rest, 0).is_some_and(|(.., taken)| taken == rest.len());
     let is_dose = parse_dose(rest).is_some_and(|found| found.taken == rest.len());

@@ -486,7 +486,7 @@ const FLAGS: &[(&str, u32)] = &[
          administered administration use uses using used dose doses dosing dosage frequency schedule toma tomar tomando \
          tomada tomou recebe receber recebendo recebeu usa usar usando usou uso utiliza administrar administrado \
          administrada frequencia posologia apply applied applies aplicar aplica aplicado aplicada inject injects inhale \
-         inhales swallow swallows tablet tablets prescribed prescription prescrito prescrita on medication faz em",
+         inhales swallow swallows placed inserted instilled colocado colocada instilado tablet tablets prescribed prescription prescrito prescrita on medication faz em",
         flags::TAKING,
     ),
     (
