@@ -661,7 +661,13 @@ impl Segment<'_> {
                     || t.info().unit.is_some_and(|(kind, _)| kind.is_count())
                     || t.is_sign('-')
             };
-            if part.is_dose() || between.len() > FORWARD_TOKENS_MAX || !between.iter().all(is_link)
+            // "50 mg de succinato de metoprolol"
+            let is_salt = matches!(between, [of, salt, rest @ ..]
+                if of.is(flags::OF) && salt.word().is_some_and(|word| !is_everyday(word))
+                    && salt.info().flags == 0 && !salt.info().is_quantity() && rest.iter().all(is_link));
+            if part.is_dose()
+                || between.len() > FORWARD_TOKENS_MAX
+                || !(is_salt || between.iter().all(is_link))
             {
                 return false;
             }

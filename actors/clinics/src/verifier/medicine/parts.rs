@@ -448,12 +448,25 @@ impl PartView<'_> {
                 && time.is_word(&["time", "vez", "dose", "application"]))
             || self.tokens[place.clone()]
                 .iter()
-                .any(|t| t.is_word(&["dose", "application", "tomada"]));
+                .any(|t| t.is_word(&["dose", "application", "tomada"]))
+            || after.iter().take(2).any(|t| t.is(flags::TAKING));
+        // "0.05% of betamethasone dipropionate", "de dipropionato de betametasona"
+        let is_of_medicine = after.first().is_some_and(|t| t.is(flags::OF))
+            && self.parts.get(self.n + 1).is_some_and(|p| {
+                p.is_medicine() && p.place.start <= place.end + 1 + FORWARD_TOKENS_MAX
+            });
+        // "<b>Adapalene</b>, <i>0.1%</i>"
+        let is_marked = self.medicine_end.is_some_and(|end| {
+            let mut between = self.tokens[end..place.start].iter();
+            between.all(|t| t.sign().is_some() || t.text.len() == 1 && !t.is(flags::AND))
+        });
         self.medicine_end
             .is_some_and(|end| place.start <= end + FORWARD_TOKENS_MAX)
             || is_cream
             || is_line
             || is_each
+            || is_of_medicine
+            || is_marked
             || self.knows_medicine && is_labelled
             || self.medicine_end.is_some() && is_stated
             || next.is_some_and(|p| !p.is_dose())

@@ -251,9 +251,11 @@ fn strength(tokens: &[Token<'_>], found: &mut FoundDose) {
 /// Returns the part of a piece that is left if the words after it state that it is cut: "cut in
 /// half".
 fn cut_after(rest: &[Token<'_>]) -> Option<f64> {
-    const CUTS: [(&str, &str); 5] = [
+    const CUTS: [(&str, &str); 7] = [
         ("in", "half"),
-        ("in", "two"),
+        ("cut", "in"),
+        ("split", "in"),
+        ("broken", "in"),
         ("into", "halves"),
         ("ao", "meio"),
         ("pela", "metade"),

@@ -230,6 +230,15 @@ fn counted_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
         return Some(found);
     }
     let (n, at) = parse_number(tokens)?;
+    // "12 em 12 horas"
+    if word(tokens, at) == "em"
+        && let Some((same, taken)) = tokens.get(at + 1..).and_then(parse_number)
+        && same == n
+        && n > 0.0
+    {
+        let period = period_at(tokens, at + 1 + taken)?;
+        return FoundSchedule::new(Schedule::times(period / n), at + 2 + taken);
+    }
     // "3/day"
     if sign(tokens, at, '/')
         && n <= TIMES_IN_PERIOD_MAX
@@ -706,6 +715,7 @@ mod tests {
             ("na hora de dormir", 1.0),
             ("ao se deitar", 1.0),
             ("3/day", 3.0),
+            ("12 em 12 horas", 2.0),
             ("in two divided doses", 2.0),
         ] {
             let skip = usize::from(text.starts_with("em "));
