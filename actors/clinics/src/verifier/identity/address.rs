@@ -93,7 +93,12 @@ fn name_end(tokens: &Tokens<'_>, at: usize, any_case: bool) -> usize {
 /// Tylova 31`.
 fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let number = tokens.cased(at);
-    if number.len() > 6 || at > 0 && !tokens.gap(at) && tokens.sign(at - 1) != Some(b'(') {
+    // "5/22 Banksia Street": the unit before the house.
+    if tokens.sign(at + 1) == Some(b'/') && tokens.gap(at) && tokens.is_number(at + 2) {
+        return numbered_street(tokens, at + 2).map(|(_, end)| (at, end));
+    }
+    let inner = at > 0 && !tokens.gap(at) && !matches!(tokens.sign(at - 1), Some(b'(' | b'/'));
+    if number.len() > 6 || inner {
         return None;
     }
     let mut next = at + 1;
@@ -106,6 +111,9 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     next += usize::from(second);
     if second && is_one_of(tokens.lower(next), "st nd rd th") {
         next += 1;
+    }
+    if let Some(end) = ordinal_street(tokens, next) {
+        return Some((at, end));
     }
     if !tokens.is_word(next) || !same_line(tokens, next) || !tokens.gap(next) {
         return None;
@@ -147,6 +155,24 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     .then_some((at, house))
 }
 
+/// Returns the end of a numbered street of America, perhaps behind a point of the compass: `57th St`,
+/// `W 57th St`.
+fn ordinal_street(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
+    let compass = is_one_of(
+        tokens.lower(at),
+        "n s e w ne nw se sw north south east west",
+    );
+    let mut number = at + usize::from(compass);
+    number += usize::from(compass && tokens.sign(number) == Some(b'.'));
+    if compass && tokens.is_number(number) {
+        let ordinal = is_one_of(tokens.lower(number + 1), "st nd rd th");
+        number += 1 + usize::from(ordinal);
+    }
+    (tokens.is(number, STREET) && (compass || tokens.is_number(number - 2)))
+        .then_some(number)
+        .filter(|end| same_line(tokens, *end) && tokens.is_capital(*end))
+}
+
 fn is_street_word(tokens: &Tokens<'_>, at: usize) -> bool {
     let word = tokens.lower(at);
     tokens.is_word(at)
@@ -159,6 +185,10 @@ fn is_street_word(tokens: &Tokens<'_>, at: usize) -> bool {
 fn street_after(tokens: &Tokens<'_>, at: usize, needs_number: bool) -> Option<usize> {
     let mut next = at + 1;
     next += usize::from(tokens.sign(next) == Some(b'.') && !tokens.gap(next));
+    // "25 de Abril", as streets are called after dates.
+    if tokens.is_number(next) && tokens.is(next + 1, PARTICLE) {
+        next += 1;
+    }
     let capital = tokens.is_capital(next)
         || tokens.is(next, PARTICLE)
             && (tokens.is_capital(next + 1) || tokens.is(next + 1, PARTICLE));
@@ -186,12 +216,15 @@ fn named_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let word = tokens.lower(at);
     if word.len() < 2 || !tokens.is(at, STREET_START) {
         // "R. das Flores, 12", as Brazilians abbreviate it.
-        let short = word == "r" && tokens.is_capital(at) && tokens.sign(at + 1) == Some(b'.');
+        let short = word == "r"
+            && tokens.sign(at + 1) == Some(b'.')
+            && (tokens.is_capital(at) || tokens.is(at + 2, PARTICLE));
         return short
             .then(|| street_after(tokens, at, true).map(|end| (at, end)))
             .flatten();
     }
-    let sure = tokens.is(at, SURE_START) || word == "av" && tokens.is_capital(at);
+    let dated = tokens.is_number(at + 1) && !tokens.is(at + 2, PARTICLE);
+    let sure = !dated && tokens.is(at, SURE_START) || word == "av" && tokens.is_capital(at);
     if !sure && !tokens.is_capital(at) {
         return None;
     }
@@ -322,6 +355,9 @@ fn postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     if matches!(tokens.lower(at), "zip" | "cep" | "postcode" | "eircode") {
         return labelled_postcode(tokens, at);
     }
+    if let Some(end) = irish_postcode(tokens, at) {
+        return Some((at, end));
+    }
     // British: one or two letters, digits, white space, digit, two letters.
     let letters = word.len() <= 2 && word.bytes().all(|b| b.is_ascii_uppercase());
     if !letters || !tokens.is_number(at + 1) || tokens.gap(at + 1) || tokens.cased(at + 1).len() > 2
@@ -341,6 +377,28 @@ fn postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
         && letters.len() == 2
         && letters.bytes().all(|b| b.is_ascii_uppercase()))
     .then_some((at, inward + 1))
+}
+
+/// Returns the end of an Irish postcode: a letter and two digits, then four letters and digits, as in
+/// `P17 AW68`.
+fn irish_postcode(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
+    let area = tokens.cased(at).len() == 1
+        && tokens.is_capital(at)
+        && !tokens.gap(at + 1)
+        && tokens.cased(at + 1).len() == 2
+        && tokens.is_number(at + 1);
+    let start = tokens.get(at + 2).filter(|t| t.gap && t.lines == 0)?;
+    let mut last = at + 2;
+    while !tokens.gap(last + 1) && tokens.sign(last + 1).is_none() {
+        last += 1;
+    }
+    let unique = &tokens.reading.cased[start.start..tokens.get(last)?.end];
+    let mixed = unique.bytes().any(|b| b.is_ascii_digit())
+        && unique.bytes().any(|b| b.is_ascii_uppercase())
+        && unique
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b.is_ascii_uppercase());
+    (area && mixed && unique.len() == 4).then_some(last)
 }
 
 fn labelled_postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
@@ -604,6 +662,14 @@ mod tests {
             ("CEP 13010-100", Some("13010-100")),
             ("at -22.9056, -47.0608 today", Some("-22.9056, -47.0608")),
             ("lives in Porto Alegre", Some("Porto Alegre")),
+            ("Kinsale, P17 AW68 today", Some("P17 AW68")),
+            (
+                "to 221 W 57th St, New York.",
+                Some("221 W 57th St, New York"),
+            ),
+            ("Unit 5/22 Banksia Street.", Some("5/22 Banksia Street")),
+            ("Avenida 25 de Abril, 112", Some("Avenida 25 de Abril, 112")),
+            ("pain at T12 L1 today", None),
             ("amiodarone 200 mg once daily", None),
             ("BP 120/80, seen at 10:30 in Room 4", None),
             ("pain for 12-24 hours", None),

@@ -113,6 +113,17 @@ pub(super) fn is_luhn_valid(text: &str) -> bool {
     (12..=19).contains(&d.len()) && !all_same(&d) && is_luhn_sum(&d)
 }
 
+/// Returns whether the digits of a text are a valid personal number of Sweden: a date of birth with a
+/// year of two or four digits, three digits and a check digit.
+pub(super) fn is_personnummer(text: &str) -> bool {
+    let d: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
+    matches!(d.len(), 10 | 12) && {
+        let short = &d[d.len() - 10..];
+        let (month, day) = (short[2] * 10 + short[3], short[4] * 10 + short[5]);
+        (1..=12).contains(&month) && (1..=31).contains(&day) && is_luhn_sum(short)
+    }
+}
+
 fn is_luhn_sum(digits: &[u32]) -> bool {
     let sum: u32 = digits
         .iter()

@@ -4,7 +4,7 @@ use callboard_message::text::{WordTable, is_one_of, word_table};
 use std::sync::LazyLock;
 
 use super::class::IdentityClass;
-use super::lexicon::{BIRTH, EVENT, SEX_OR_AGE};
+use super::lexicon::{BIRTH, EVENT, MEASURE, SEX_OR_AGE};
 use super::reading::{TokenKind, Tokens};
 use super::{Hit, hits_before};
 
@@ -118,15 +118,15 @@ fn day_first(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
     let mut next = at + 1;
     next += usize::from(tokens.sign(next) == Some(b'.') && tokens.lower(next + 1) == "o");
     next += usize::from(is_one_of(tokens.lower(next), "st nd rd th o"));
-    next += usize::from(tokens.sign(next) == Some(b'-'));
+    next += usize::from(matches!(tokens.sign(next), Some(b'-' | b'/' | b'.')));
     next += usize::from(is_one_of(tokens.lower(next), "de of do"));
     let month = month(tokens, next)?;
     next += 1;
-    next += usize::from(matches!(tokens.sign(next), Some(b'-' | b',' | b'.')));
+    next += usize::from(matches!(tokens.sign(next), Some(b'-' | b',' | b'.' | b'/')));
     next += usize::from(is_one_of(tokens.lower(next), "de of do"));
     let year = number(tokens, next, 2..=4).filter(|y| *y < 100 || *y > 999)?;
     // "12 mar 20" may be anything.
-    (year > 999 || tokens.sign(next - 1) == Some(b'-'))
+    (year > 999 || matches!(tokens.sign(next - 1), Some(b'-' | b'/')))
         .then(|| checked(at, next, year, (day, u16::from(month))))
         .flatten()
 }
@@ -179,12 +179,22 @@ fn birthday(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
     } else {
         (at + 1, at)
     };
-    let month = month(tokens, month_at)?;
+    // "aniversário 15/08".
+    let numeric = at + 2;
+    let slash = tokens.sign(at + 1) == Some(b'/') && tokens.sign(numeric + 1) != Some(b'/');
+    let (day_at, month_at, month) = match (slash, number(tokens, numeric, 1..=2)) {
+        (true, Some(month)) if near_birth(tokens, at) => (at, numeric, u8::try_from(month).ok()?),
+        _ => (day_at, month_at, month(tokens, month_at)?),
+    };
     let day = number(tokens, day_at, 1..=2)?;
     let anniversary = (1..=3)
         .filter_map(|back| at.checked_sub(back))
         .any(|i| tokens.lower(i) == "anos" && i > 0 && tokens.lower(i - 1) == "faz");
-    (anniversary || is_labelled(tokens, at))
+    // "turns 80 on 19 October".
+    let turns = (2..=5).filter_map(|back| at.checked_sub(back)).any(|i| {
+        is_one_of(tokens.lower(i), "turns turned completa completou") && tokens.is_number(i + 1)
+    });
+    (anniversary || turns || is_labelled(tokens, at))
         .then(|| checked(at, day_at.max(month_at), 0, (day, u16::from(month))))
         .flatten()
 }
@@ -217,13 +227,17 @@ fn loose_date(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
         let ordered = checked(at, third_at, third, (first, second));
         return ordered.or_else(|| checked(at, third_at, first, (second, third)));
     }
-    let near = (1..=3).any(|back| at.checked_sub(back).is_some_and(|i| tokens.is(i, BIRTH)));
-    (near && (1900..=UNLABELLED_YEAR_MAX).contains(&first)).then_some(Date {
+    (near_birth(tokens, at) && (1900..=UNLABELLED_YEAR_MAX).contains(&first)).then_some(Date {
         first: at,
         last: at,
         year: 0,
         parts: (0, 0),
     })
+}
+
+/// Returns whether a word of birth stands at most three tokens before.
+fn near_birth(tokens: &Tokens<'_>, at: usize) -> bool {
+    (1..=3).any(|back| at.checked_sub(back).is_some_and(|i| tokens.is(i, BIRTH)))
 }
 
 /// Number words of dates, in English and Portuguese.
@@ -287,7 +301,16 @@ fn is_labelled(tokens: &Tokens<'_>, at: usize) -> bool {
                 && matches!(tokens.lower(i), "b" | "n")
                 && tokens.sign(i + 1) == Some(b'.')
                 && (i == 0 || tokens.gap(i));
+            let dotted = i + 4 == at
+                && tokens.lower(i) == "d"
+                && tokens.lower(i + 2) == "n"
+                && matches!(tokens.sign(i + 1), Some(b'.' | b'/'))
+                || i + 5 == at
+                    && tokens.lower(i) == "d"
+                    && tokens.lower(i + 2) == "n"
+                    && tokens.sign(i + 4) == Some(b':');
             star || short
+                || dotted
                 || tokens.is_word(i)
                     && (tokens.is(i, BIRTH)
                         || tokens.lower(i) == "b" && i >= 2 && tokens.lower(i - 2) == "o")
@@ -298,9 +321,10 @@ fn is_birth(tokens: &Tokens<'_>, date: &Date, names: &[Hit]) -> bool {
     if date.year == 0 || is_labelled(tokens, date.first) {
         return true;
     }
-    let after = (1..=3).any(|step| {
+    let after = (1..=PERSON_DISTANCE_MAX).any(|step| {
         let at = date.last + step;
-        tokens.lines(at) == 0 && tokens.is(at, BIRTH)
+        let near = step <= 3 || tokens.sign(at - 1) == Some(b'(');
+        near && tokens.lines(at) == 0 && tokens.is(at, BIRTH)
     });
     if after {
         return true;
@@ -312,12 +336,25 @@ fn is_birth(tokens: &Tokens<'_>, date: &Date, names: &[Hit]) -> bool {
     }
     let same_line = |from: usize, to: usize| (from + 1..=to).all(|i| tokens.lines(i) == 0);
     let event = |from: usize, to: usize| (from..to).any(|i| tokens.is(i, EVENT));
+    let only_person = |from: usize, to: usize| {
+        (from..to).all(|i| {
+            !tokens.is_word(i) || tokens.lower(i).len() < 3 || tokens.is(i, SEX_OR_AGE | MEASURE)
+        })
+    };
     let from = date.first.saturating_sub(PERSON_DISTANCE_MAX);
-    let person_before = (from..date.first)
-        .any(|i| tokens.is(i, SEX_OR_AGE) && same_line(i, date.first) && !event(i, date.first));
+    let person_before = (from..date.first).any(|i| {
+        tokens.is(i, SEX_OR_AGE)
+            && same_line(i, date.first)
+            && !event(i, date.first)
+            && only_person(i, date.first)
+    });
     let until = date.last + PERSON_DISTANCE_MAX;
-    let person_after = (date.last + 1..=until)
-        .any(|i| tokens.is(i, SEX_OR_AGE) && same_line(date.last, i) && !event(date.last, i));
+    let person_after = (date.last + 1..=until).any(|i| {
+        tokens.is(i, SEX_OR_AGE)
+            && same_line(date.last, i)
+            && !event(date.last, i)
+            && only_person(date.last + 1, i)
+    });
     let start = tokens.range(date.first, date.first).start;
     let header = hits_before(names, start).is_some_and(|name| {
         let first = (from..date.first).find(|i| tokens.range(*i, *i).start >= name.range.end);
@@ -350,6 +387,13 @@ mod tests {
             ("DN 12031961", Some("12031961")),
             ("female, 64 years, 1961-03-12", Some("1961-03-12")),
             ("12/03/1961 (DOB)", Some("12/03/1961")),
+            ("d.n. 17-06-1972", Some("17-06-1972")),
+            ("12/mar/1961 (DOB)", Some("12/mar/1961")),
+            ("22/08/2024 as 3 h (nascimento)", Some("22/08/2024")),
+            ("turns 80 on 19 October", Some("19 October")),
+            ("aniversario 15/08", Some("15/08")),
+            ("turned on 3 May", None),
+            ("woman with a knee of 12/03/2010", None),
             ("born in Lisbon, seen on 2026-10-16", None),
             ("seen on 2026-10-16", None),
             ("ECG of 12/03/1999 normal", None),

@@ -70,7 +70,7 @@ const ROWS: &[(Meaning, &str)] = &[
         STREET,
         "street st avenue ave road rd lane ln drive dr boulevard blvd court ct place pl square sq terrace crescent close \
          mews parkway pkwy highway hwy circle row gardens grove walk trail turnpike alley loop plaza ridge heights \
-         crossing quay wharf way mission spurs mountains squares greens mall crossroad parks gate bypass station",
+         crossing quay hill rise grange croft meadow cove bend wharf way mission spurs mountains squares greens mall crossroad parks gate bypass station",
     ),
     (
         SURE_STREET,
@@ -82,7 +82,7 @@ const ROWS: &[(Meaning, &str)] = &[
          vicolo conjunto condominio residencial recanto vereda chacara sitio fazenda esplanada ladeira loteamento morro \
          nucleo parque passarela patio quadra setor trecho trevo vale vila favela lagoa lago jardim colonia campo \
          avenue boulevard chemin impasse quai allee cours paseo plaza camino rda ronda bairro beco calcada \
-         urbanizacao quinta",
+         urbanizacao quinta praceta azinhaga escadinhas monte casal",
     ),
     (
         SURE_START,
@@ -103,7 +103,7 @@ const ROWS: &[(Meaning, &str)] = &[
          da o as on at me us him them pelo pela em para to under this that code main home work card id security social \
          insurance record registration member policy tax federal nacional uk br pt issued eh actual current new ext \
          and or ou account medical license licence driver driving drivers national office daytime emergency preferred \
-         telephone phone mobile",
+         telephone phone mobile hospitalar clinico medico trabalho residence saude",
     ),
     (
         BIRTH,
@@ -119,7 +119,8 @@ const ROWS: &[(Meaning, &str)] = &[
     ),
     (
         SEX_OR_AGE,
-        "male female m f sex sexo gender masculino feminino age aged old yo y anos idade idoso",
+        "male female m f sex sexo gender masculino feminino age aged old yo y anos idade idoso woman man boy girl homem \
+         mulher menino menina masc fem rapaz rapariga lady gentleman",
     ),
     (
         MEASURE,
@@ -138,12 +139,13 @@ const ROWS: &[(Meaning, &str)] = &[
         STAFF,
         "nurse nurses enfermeira enfermeiro surgeon cardiologist dermatologist neurologist physician gp consultant \
          resident intern therapist psychologist midwife cardiologista dermatologista neurologista medico medica cirurgiao \
-         fisioterapeuta psicologa psicologo pharmacist farmaceutico farmaceutica oncologist pediatrician registrar \
+         cirurgia anestesista obstetrician gynaecologist gynecologist radiologist anaesthetist anesthesiologist dietitian \
+         enf enfa residente nutricionista pediatra ortopedista fisioterapeuta psicologa psicologo pharmacist farmaceutico farmaceutica oncologist pediatrician registrar \
          attending",
     ),
     (
         PATIENT,
-        "pt patient patients paciente pacientes utente utentes client cliente doente member user subject",
+        "pt patient patients paciente pacientes utente utentes client cliente doente member user subject ptnt pcte aluno aluna",
     ),
     (
         RELATIVE,
@@ -151,12 +153,14 @@ const ROWS: &[(Meaning, &str)] = &[
          grandfather grandson granddaughter mom mum dad carer caregiver guardian kin contact fiance fiancee girlfriend \
          boyfriend stepmother stepfather neighbour neighbor friend esposa esposo marido mulher mae pai filho filha irma \
          irmao companheiro companheira tia tio prima primo avo neto neta cuidador cuidadora responsavel contato contacto \
-         namorada namorado sobrinho sobrinha vizinha vizinho amiga amigo acompanhante",
+         namorada namorado sobrinho sobrinha vizinha vizinho amiga amigo acompanhante kid baby genro nora sogra sogro \
+         madrinha padrinho witness testemunha nok",
     ),
     (
         INTRODUCES,
         "name names nome forename forenames firstname lastname nomes named called i'm chamado chamada chamo surname sobrenome apelido signed assinado regards sincerely \
-         atenciosamente alias nombre nom",
+         atenciosamente alias nombre nom re attn cumprimentos obrigado obrigada hi hello dear caro cara ola prezado \
+         prezada abraco hey oi cheers thanks",
     ),
     (
         DISCOVERY,
@@ -172,7 +176,8 @@ const ROWS: &[(Meaning, &str)] = &[
          receptor receptors fibers fibres filament loop space membrane layer island islets capsule ligament tendon \
          muscle nerve artery vein canal sinus cyst abscess polyp carcinoma melanoma naevus nevus exam examination \
          doenca doencas sindrome sinal sinais teste escala escore indice reflexo mal sonda cateter criterio criterios \
-         classificacao tumor linfoma anemia paralisia",
+         classificacao tumor linfoma anemia paralisia manobra manobras prova protese placa fio tala fratura lesao \
+         reacao anel",
     ),
     (
         INSTITUTION,
@@ -205,18 +210,21 @@ const ROWS: &[(Meaning, &str)] = &[
         "ssn ssns cpf rg cnpj nhs nif cns sus aadhaar aadhar passport passports passaporte mrn prontuario npi crm coren \
          pesel bsn dni nie nino iban curp rut cedula utente security insurance apolice licence license cnh taxpayer \
          identidade identity nationality sns sin chi hcn phn tin ppsn pps mbi ihi tfn nin amka ahv nir nis pis pasep ctps titulo \
-         eleitor citizen voter driving condutor conducao cidadao medicare medicaid hic hicn gmc nmc",
+         eleitor citizen voter driving condutor conducao cidadao medicare medicaid hic hicn gmc nmc \
+         nric fin pan emirates personnummer bvn steuer fiscale codice niss ehic fodselsnummer personnel cpr hkid \
+         social rne rnm cro inss",
     ),
     (
         NUMBER_LABEL,
         "identifier identifiers identificador identificacao identification id ids member beneficiario beneficiary account \
-         conta card cartao carteira policy documento document record registro registo matricula chart processo hospital \
+         conta card cartao carteira carteirinha subscriber enrollment enrolment employee student staff apolice hosp \
+         permit visa badge wristband unit registration policy documento document record registro registo matricula chart processo hospital \
          patient paciente",
     ),
     (
         TELEPHONE,
         "phone phones telephone tel telefone telefones telemovel mobile cell cellphone celular fax whatsapp landline fone \
-         tlm tlf telefono",
+         whats zap tlm tlf telefono",
     ),
     (
         CALL,

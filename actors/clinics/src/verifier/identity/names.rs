@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use callboard_message::text::is_one_of;
+
 use crate::verifier::medicine::is_medicine;
 
 use super::Hit;
@@ -11,7 +13,7 @@ use super::lexicon::{
     PERSON_VERB, RELATIVE, SPEECH, STAFF, TITLE,
 };
 use super::reading::Tokens;
-use super::words::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, WordList};
+use super::words::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, MEDICAL, WordList};
 
 /// Maximum number of words in a person's name. Further words are examined as if a new name began.
 const NAME_WORDS_MAX: usize = 6;
@@ -49,9 +51,17 @@ impl NameWord<'_> {
     /// Returns whether it may be a name of a person that no list has.
     fn is_foreign(&self) -> bool {
         !self.everyday
+            && !self.is_abbreviation()
             && self.given != Some(Listing::Everyday)
             && self.family != Some(Listing::Everyday)
-            && self.lower.chars().count() > 2
+            && (self.lower.chars().count() > 2 || self.is_listed() && self.lower.len() > 1)
+    }
+
+    /// Returns whether it begins with two capitals before small letters, as `QTc` does.
+    fn is_abbreviation(&self) -> bool {
+        let mut letters = self.cased.chars();
+        let capitals = letters.by_ref().take(2).all(char::is_uppercase);
+        capitals && letters.any(char::is_lowercase)
     }
 
     fn is_listed(&self) -> bool {
@@ -127,11 +137,14 @@ fn split_words<'a>(tokens: &Tokens<'a>) -> Vec<NameWord<'a>> {
         let capital = cased.starts_with(char::is_uppercase);
         let looked = capital || lower.len() >= LOWER_LETTERS_MIN;
         let given = looked.then(|| find_listing(&GIVEN, lower)).flatten();
-        // The family name of a word in lower case matters only behind a given name.
-        let family =
-            (capital || given.is_some() || words.last().is_some_and(|w| w.given.is_some()))
-                .then(|| find_listing(&FAMILY, lower))
-                .flatten();
+        // The family name of a word in lower case matters only behind a given name, or first.
+        let near = given.is_some()
+            || words.last().is_some_and(|w| w.given.is_some())
+            || looked && tokens.opens(first);
+        let family = (capital || near)
+            .then(|| find_listing(&FAMILY, lower))
+            .flatten();
+        let listed = given.is_some() || family.is_some();
         words.push(NameWord {
             first,
             last,
@@ -142,11 +155,18 @@ fn split_words<'a>(tokens: &Tokens<'a>) -> Vec<NameWord<'a>> {
             possessive: possessive || plural,
             given,
             family,
-            everyday: capital && EVERYDAY.contains(lower) || is_contraction(tokens, first, last),
+            everyday: capital && (EVERYDAY.contains(lower) || !listed && is_medical_word(lower))
+                || is_contraction(tokens, first, last),
         });
         at = last + if possessive { 3 } else { 1 };
     }
     words
+}
+
+/// Returns whether a word, or its singular, is on the list of medical words, and no eponym.
+fn is_medical_word(lower: &str) -> bool {
+    let singular = lower.strip_suffix('s').unwrap_or(lower);
+    (MEDICAL.contains(lower) || MEDICAL.contains(singular)) && !EPONYMS.contains(lower)
 }
 
 /// Returns whether a word is a contraction, such as "I'm".
@@ -172,6 +192,8 @@ fn link(tokens: &Tokens<'_>, before: Option<&NameWord<'_>>, at: usize) -> (Optio
     match between {
         0 => ((lines < 2).then_some(lines), false),
         1 if tokens.sign(at - 1) == Some(b',') => (None, lines < 2),
+        // Parts of a name in messages of the HL7 standard.
+        1 if tokens.sign(at - 1) == Some(b'^') && !tokens.gap(at) => (Some(0), false),
         1 if tokens.sign(at - 1) == Some(b'.') => {
             let short = before.lower.len() <= 2 || tokens.is(before.last, TITLE | DOCTOR);
             (
@@ -237,13 +259,24 @@ fn is_full_name(
     let opens = tokens.opens(first.first);
     let initials = content.iter().any(|w| w.is_initial());
     if last.is_initial() {
-        // "João S." or "Maria C. S.".
-        return content.len() > 1
-            && matches!(first.given, Some(Plain))
-            && first.is_foreign()
-            && tokens.sign(last.last + 1) == Some(b'.');
+        // "João S." or "Maria C. S."; "M. C. S." behind a word for initials.
+        let short = tokens.sign(last.last + 1) == Some(b'.')
+            && content.len() > 1
+            && (matches!(first.given, Some(Plain)) && first.is_foreign()
+                || is_introduced(tokens, words, at) && first.is_initial());
+        let rest = &content[..content.len() - 1];
+        return short || rest.len() > 1 && is_full_name(tokens, words, at, rest);
     }
+    // "I reviewed Grace Field today".
+    let met = at.checked_sub(1).is_some_and(|i| {
+        first.joined == Some(0)
+            && is_one_of(
+                words[i].lower,
+                "reviewed saw seen examined met assessed atendi avaliei examinei",
+            )
+    });
     match (first.given, last.family) {
+        (Some(_), Some(_)) if met => true,
         _ if first.everyday && first.given.is_none() => false,
         (Some(Plain), Some(_)) => !first.everyday || last.is_surely_listed() || labelled,
         (Some(Everyday | Rare), Some(Plain)) => {
@@ -254,23 +287,44 @@ fn is_full_name(
         (None, Some(_)) if first.is_initial() => {
             last.is_surely_listed() && last.lower.len() > 3 && !tokens.is(last.first, DISCOVERY)
         }
+        (None, _) if is_family_before_given(content) => true,
         (None, Some(Plain)) => {
             let middle = content[1].given.is_some();
-            first.is_foreign() && last.is_foreign() && (!opens || labelled || initials || middle)
+            let medical = content
+                .iter()
+                .any(|w| !w.is_listed() && is_medical(w.lower));
+            (labelled || !medical)
+                && first.is_foreign()
+                && last.is_foreign()
+                && (!opens || labelled || initials || middle)
         }
         (None, _) => {
             let verb = words
                 .get(at + content.len())
                 .is_some_and(|w| tokens.is(w.first, PERSON_VERB) && w.joined == Some(0));
             let possessive = words[at + content.len() - 1].possessive;
-            let context = labelled || initials && !opens || verb || possessive || !opens;
+            let dotted = first.is_initial() && tokens.sign(first.last + 1) == Some(b'.');
+            let context = labelled || dotted || verb || possessive || !opens;
+            let discoverer = is_eponym(tokens, first) && !last.is_listed();
             let medical = content.iter().any(|w| is_medical(w.lower));
             context
-                && first.is_foreign()
+                && (labelled || !discoverer)
+                && (first.is_foreign()
+                    || dotted && last.lower.len() > 3
+                    || first.family.is_some() && (labelled || verb))
                 && (last.is_foreign() || labelled)
                 && (labelled || initials || !medical && !is_shouted(content))
         }
     }
+}
+
+/// Returns whether a family name stands before given names, as in Asia and in lists: "SOUZA MARIA".
+fn is_family_before_given(words: &[&NameWord<'_>]) -> bool {
+    words.len() > 1
+        && words[0].is_surely_listed()
+        && words[1..]
+            .iter()
+            .all(|w| w.given == Some(Listing::Plain) && w.is_foreign() && w.lower.len() > 2)
 }
 
 /// Returns whether a word ends as words of medicine, and hardly any names, do.
@@ -279,7 +333,8 @@ fn is_medical(lower: &str) -> bool {
         trophy mab nib pril sartan olol statin azole cillin mycin cycline ide ate ium ose ase ic al ous ary oid ive ism \
         ity tion sion ment ology ologist iatric iatrics ular eal ite izumab avir parin pine pam lam tine dine zine \
         xaban gliptin gliflozin glutide prazole setron triptan barbital caine oxacin fungin vir ida ol ose ado ada oso osa \
-        ico ica cao dade mente eia";
+        ico ica cao dade mente eia grafia avel ivel agem mento ncia ista";
+    let lower = lower.strip_suffix('s').unwrap_or(lower);
     ENDS.split_ascii_whitespace()
         .any(|end| lower.len() > end.len() + 2 && lower.ends_with(end) && end.len() > 1)
 }
@@ -295,22 +350,30 @@ fn is_shouted(words: &[&NameWord<'_>]) -> bool {
 /// a title, an introducing phrase or a verb of speech, or a given name without another meaning.
 fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option<IdentityClass> {
     let word = &words[at];
-    if word.lower.chars().count() < 2 || is_medicine(word.lower) {
+    let short = word.lower.chars().count() < 2;
+    if short || is_medicine(word.lower) || tokens.is(word.first, INTRODUCES) {
         return None;
     }
     let before = at.checked_sub(1).map(|i| &words[i]);
     let linked = |meaning| {
         before.is_some_and(|w| {
+            // "ms" behind a number is a unit.
+            let unit = w.first > 0 && tokens.is_number(w.first - 1);
             tokens.is(w.first, meaning)
+                && !unit
                 && (word.joined.is_some_and(|lines| lines == 0) || meaning == TITLE)
         })
     };
+    // A word that no list has: no abbreviation, and no word of medicine.
+    let unknown = word.is_listed()
+        || !is_medical(word.lower) && !(is_shouted(&[word]) && word.lower.len() < 5);
     let plausible = !(word.everyday && !word.is_listed());
     if linked(DOCTOR) {
         return plausible.then_some(IdentityClass::DoctorSurname);
     }
     if linked(TITLE) {
-        return plausible.then_some(IdentityClass::Name);
+        let adjoins = word.joined.is_some() || !word.everyday;
+        return (plausible && adjoins).then_some(IdentityClass::Name);
     }
     let eponym = EPONYMS.contains(word.lower);
     let surely_given =
@@ -320,10 +383,33 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
     }
     let introduced = is_introduced(tokens, words, at);
     let spoken = linked(SPEECH) && tokens.lower(word.last + 1) != "that";
-    let listed = word.is_surely_listed() && word.lower.len() > 2;
+    let quoted = spoken
+        && is_one_of(tokens.lower(word.first - 1), "says said disse")
+        && word.lower.len() > 3
+        && !is_medical(word.lower)
+        && !is_shouted(&[word]);
+    let listed = word.is_surely_listed() && word.lower.len() > 2 || quoted && word.is_foreign();
+    let bedside = word.given.is_some()
+        && word.is_foreign()
+        && before.is_some_and(|w| {
+            is_one_of(w.lower, "bed leito cama box")
+                && tokens.is_number(w.last + 1)
+                && word.first - w.last <= 3
+        });
+    // "Dolores is tolerating the diet".
+    let acts = word.given.is_some()
+        && !word.everyday
+        && !eponym
+        && tokens.is(word.last + 1, PERSON_VERB)
+        && (!is_one_of(
+            tokens.lower(word.last + 1),
+            "is was has had needs needed e foi esta tem",
+        ) || tokens.lower(word.last + 2).ends_with("ing"));
     let named = surely_given && !(eponym && (word.possessive || word.family.is_some()))
-        || introduced && word.is_foreign()
-        || spoken && listed;
+        || introduced && word.is_foreign() && unknown
+        || spoken && listed
+        || bedside
+        || acts;
     named.then(|| class_of(tokens, words, at, 1))
 }
 
@@ -331,11 +417,30 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
 /// names behind a label.
 fn lower_case_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Taken {
     let word = &words[at];
-    word.given?;
+    let plain = |w: &NameWord<'_>| {
+        w.lower.len() >= LOWER_LETTERS_MIN && !EVERYDAY.contains(w.lower) && w.is_foreign()
+    };
+    if let Some(given) = words.get(at + 1).filter(|w| w.after_comma) {
+        let sure = word.family.is_some() && given.given == Some(Listing::Plain);
+        let begins = tokens.opens(word.first) || is_labelled(tokens, words, at);
+        if sure && begins && plain(word) && plain(given) && tokens.lines(given.first) == 0 {
+            return Some((2, Some(IdentityClass::Name)));
+        }
+    }
+    let titled = at.checked_sub(1).is_some_and(|i| {
+        let title = words[i].first;
+        let unit = title > 0 && tokens.is_number(title - 1);
+        tokens.is(title, TITLE) && !unit && word.joined == Some(0)
+    });
+    let introduced = titled || is_introduced(tokens, words, at);
+    if word.given.is_none() && !(introduced && find_listing(&FAMILY, word.lower).is_some()) {
+        return None;
+    }
     let mut end = at + 1;
     while end < words.len() && end - at < NAME_WORDS_MAX && words[end].joined == Some(0) {
         let next = &words[end];
-        let part = next.family.is_some() || next.given.is_some() || next.lower.len() == 1;
+        let listed = next.family.is_some() || next.given.is_some();
+        let part = listed && !EVERYDAY.contains(next.lower) || next.lower.len() == 1;
         let leads_on = tokens.is(next.first, PARTICLE)
             && words
                 .get(end + 1)
@@ -345,20 +450,20 @@ fn lower_case_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Ta
         }
         end += 1;
     }
-    while end > at + 1 && words[end - 1].lower.len() == 1 {
+    while end > at + 1 && !plain(&words[end - 1]) {
         end -= 1;
     }
     let run = &words[at..end];
     let last = run.last()?;
-    let plain = |w: &NameWord<'_>| {
-        w.lower.len() >= LOWER_LETTERS_MIN && !EVERYDAY.contains(w.lower) && w.is_foreign()
-    };
-    let labelled = is_labelled(tokens, words, at);
+    let labelled = introduced || is_labelled(tokens, words, at);
     let addressed = at.checked_sub(1).is_some_and(|i| {
         let meanings = SPEECH | RELATIVE | TITLE | PATIENT | CALL;
-        word.joined == Some(0) && tokens.is(words[i].first, meanings)
+        let meant =
+            tokens.is(words[i].first, meanings) || is_one_of(words[i].lower, "for about tell");
+        word.joined == Some(0) && meant
     });
-    if run.len() == 1 && addressed && word.given == Some(Listing::Plain) && plain(word) {
+    let known = (word.given == Some(Listing::Plain) || introduced) && !is_medical_word(word.lower);
+    if run.len() == 1 && (addressed || introduced) && known && plain(word) {
         let class = class_of(tokens, words, at, 1);
         return (!is_medicine(word.lower)).then_some((1, Some(class)));
     }
@@ -424,7 +529,8 @@ fn follows(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize, next: usize, 
     let number = word.last + 1 + usize::from(tokens.sign(word.last + 1) == Some(b'-'));
     let digits = tokens.is_number(number) && !tokens.gap(number) && !tokens.gap(word.last + 1);
     let thing = tokens.is(word.first, DISCOVERY | INSTITUTION) && word.everyday;
-    word.is_capital() && !digits && !thing && !(word.everyday && !word.is_listed())
+    let stage = word.cased.len() > 1 && word.cased.bytes().all(|b| b"IVXabcs".contains(&b));
+    word.is_capital() && !digits && !thing && !stage && !(word.everyday && !word.is_listed())
 }
 
 /// Returns the number of words of a name with the family name first, such as "Barker, Margaret A.",
@@ -435,8 +541,10 @@ fn family_first_len(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> O
     let listed = family.family.is_some()
         && given.given.is_some()
         && (family.is_surely_listed() || given.is_surely_listed());
-    let foreign =
-        labelled && family.is_foreign() && given.is_foreign() && tokens.lines(given.first) == 0;
+    let foreign = labelled
+        && family.is_foreign()
+        && (given.is_foreign() || given.is_initial())
+        && tokens.lines(given.first) == 0;
     let capital = family.is_capital() && given.is_capital();
     let initial = given.is_initial()
         && family.is_surely_listed()
@@ -493,7 +601,9 @@ fn is_introduced(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool
         })
         || third == "i" && matches!(before.lower, "am" | "m")
         || third == "this" && before.lower == "is"
-        || before.lower == "i'm";
+        || is_one_of(before.lower, "i'm it's its iniciais initials identificacao")
+        || matches!(third, "sou" | "fala" | "aqui")
+            && matches!(before.lower, "o" | "a" | "e" | "fala");
     let word = tokens.is(before.first, INTRODUCES) && !tokens.is(before.first, TITLE);
     let boundary = tokens.sign(words[at].first - 1) == Some(b'.');
     (word || phrase) && !boundary
@@ -616,6 +726,14 @@ mod tests {
             ("Maria Silva\nWarfarin 5 mg", "Maria Silva"),
             ("Dr. Sarah Warren (NPI 1565322280)", "Sarah Warren"),
             ("Dustin O'Neil and Ana Silva-Costa", "Dustin O'Neil"),
+            ("J.R. Oyelaran was seen", "J.R. Oyelaran"),
+            ("SOUZA MARIA, F, 29", "SOUZA MARIA"),
+            ("VASQUEZ^ROSALINDA^M", "VASQUEZ^ROSALINDA^M"),
+            ("souza, edvaldo: missed the visit", "souza, edvaldo"),
+            ("mr patel called", "patel"),
+            ("Hi Priyanka, your INR was 2.4", "Priyanka"),
+            ("I reviewed Grace Field today", "Grace Field"),
+            ("aqui é a Thayná, bom dia", "Thayna"),
         ] {
             assert_eq!(
                 names(text).first().map(String::as_str),
@@ -645,6 +763,11 @@ mod tests {
             "CARD-001: Hypertension",
             "Foley catheter and Holter monitor",
             "Atopic Dermatitis and Plaque Psoriasis",
+            "PR 160 ms, QRS 90 ms, QTc Bazett 430 ms",
+            "re: INR result",
+            "no E. Coli, H. Pylori or S. Aureus",
+            "Manobra de Finkelstein, fio de Kirschner",
+            "Stage IIIb, Paris Is",
         ] {
             assert_eq!(names(text), Vec::<String>::new(), "{text}");
         }

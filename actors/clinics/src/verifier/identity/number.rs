@@ -7,7 +7,7 @@ use callboard_message::text::is_one_of;
 use super::Hit;
 use super::checksum::{
     is_aadhaar, is_cnpj, is_cns, is_cpf, is_dni, is_iban, is_luhn_valid, is_nhs_number, is_nif,
-    is_npi,
+    is_npi, is_personnummer,
 };
 use super::class::IdentityClass::{self, Id, Phone};
 use super::date::date_at;
@@ -46,6 +46,7 @@ pub(super) fn find_numbers(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
         let found = match tokens.kind(at) {
             Some(TokenKind::Word) => labelled(tokens, at)
                 .or_else(|| coded(tokens, at))
+                .or_else(|| lettered(tokens, at))
                 .or_else(|| spoken(tokens, at)),
             Some(TokenKind::Number) => unlabelled(tokens, at),
             Some(TokenKind::Sign) if tokens.is_number(at + 1) && !tokens.gap(at + 1) => {
@@ -95,6 +96,11 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
                 Some(b'-') if is_negative_aside(tokens, next) && !tokens.is(label, SCHEME) => {
                     return None;
                 }
+                // "her driver's license, D1234-56789": a longer number than a year.
+                Some(b',')
+                    if tokens.is(label, SCHEME)
+                        && (begins_code(tokens, next + 1)
+                            || tokens.is_number(next + 1) && tokens.cased(next + 1).len() > 4) => {}
                 Some(
                     b':' | b'#' | b'.' | b'-' | b'=' | b'(' | b'_' | b'/' | b'"' | b'\'' | b'*'
                     | b'|',
@@ -106,10 +112,20 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
                 if begins_code(tokens, next) {
                     break;
                 }
+                if is_state(tokens, next) {
+                    next += 1;
+                    continue;
+                }
+                if is_series(tokens, next) {
+                    break;
+                }
                 // "insurance phone": the later label is meant.
                 if tokens.is(next, SCHEME | TELEPHONE) {
                     label = next;
-                } else if !tokens.is(next, FILLER | NUMBER_LABEL | PATIENT) {
+                } else if !(tokens.is(next, FILLER | NUMBER_LABEL | PATIENT)
+                    // "Passaporte angolano N1882034".
+                    || tokens.is(label, SCHEME) && next == at + 1 && begins_code(tokens, next + 1))
+                {
                     return None;
                 }
             }
@@ -128,6 +144,25 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
     } else {
         phone_of(tokens, next, 7)
     }
+}
+
+/// Returns whether a word is the series before a longer number, as in `YB 2209147`.
+fn is_series(tokens: &Tokens<'_>, at: usize) -> bool {
+    let series = tokens.cased(at);
+    series.len() <= 3
+        && series.bytes().all(|b| b.is_ascii_uppercase())
+        && tokens.lines(at + 1) == 0
+        && tokens.is_number(at + 1)
+        && tokens.cased(at + 1).len() > 4
+}
+
+/// Returns whether a word is the state of the council before it, as in `CRM-SP` and `CRM/SP`.
+fn is_state(tokens: &Tokens<'_>, at: usize) -> bool {
+    let code = tokens.cased(at);
+    code.len() == 2
+        && code.bytes().all(|b| b.is_ascii_uppercase())
+        && matches!(tokens.sign(at - 1), Some(b'-' | b'/'))
+        && !tokens.gap(at)
 }
 
 /// Returns whether the `-` at `at` begins a negative number in parentheses.
@@ -336,6 +371,9 @@ fn id_shape(run: &DigitRun) -> Option<IdentityClass> {
         [3, 2, 4] => signs_are(run, b"--") || signs_are(run, b"  ") && !d.starts_with("000"),
         [3, 3, 3, 2] => true,
         [2, 3, 3, 4, 2] => signs_are(run, b"../-"),
+        // Residents of the Emirates and of Sweden.
+        [3, 4, 7, 1] => d.starts_with("784"),
+        [6 | 8, 4] => signs_are(run, b"-") && is_personnummer(d),
         [2, 3, 3, 1] => signs_are(run, b"..-"),
         [3, 3, 4] => signs_are(run, b"  ") || is_nhs_number(d),
         [3, 3, 3] => {
@@ -432,6 +470,36 @@ fn coded(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
         .then(|| nino_end(tokens, at))
         .flatten()
         .map(|last| (at, last, Id))
+}
+
+/// Forms of ids without a label, `A` for a capital letter and `0` for a digit: taxpayers of India and
+/// Italy, and residents of Mexico.
+const LETTERED_FORMS: [&str; 3] = ["AAAAA0000A", "AAAAAA00A00A000A", "AAAA000000AAAAAA00"];
+
+/// Returns an id of capital letters and digits without separators, by its form. One of Singapore or
+/// a foreigner's of Spain also has a known first letter.
+fn lettered(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
+    /// Maximum length of such an id, in bytes.
+    const BYTES_MAX: usize = 18;
+    let (mut form, mut next) = (String::new(), at);
+    while let Some(token) = tokens.get(next) {
+        let alnum = matches!(token.kind, TokenKind::Word | TokenKind::Number);
+        if !alnum || token.gap && next > at || form.len() + token.end - token.start > BYTES_MAX {
+            break;
+        }
+        form.extend(tokens.cased(next).chars().map(|c| match c {
+            '0'..='9' => '0',
+            'A'..='Z' => 'A',
+            _ => '-',
+        }));
+        next += 1;
+    }
+    let alone = tokens.gap(at) || at == 0 || tokens.sign(at - 1).is_some_and(|s| s != b'-');
+    let ends = tokens.gap(next) || tokens.sign(next).is_some_and(|s| s != b'-');
+    let resident =
+        form == "A0000000A" && is_one_of(tokens.cased(at), "S T F G M X Y Z") && next == at + 3;
+    let known = resident || LETTERED_FORMS.contains(&form.as_str());
+    (known && alone && ends).then(|| (at, next - 1, Id))
 }
 
 fn iban_end(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
@@ -550,6 +618,14 @@ mod tests {
             ("call 001-998-666-2342x498", Some("001-998-666-2342x498")),
             ("87 4466-5056", Some("87 4466-5056")),
             ("Telefone: 912 345 678", Some("912 345 678")),
+            ("CRM-MG 51234, seen", Some("51234")),
+            ("resident S8412093F", Some("S8412093F")),
+            ("tax BNZPM2501F", Some("BNZPM2501F")),
+            ("card 784-1988-2345678-1", Some("784-1988-2345678-1")),
+            ("remiss 640823-3234", Some("640823-3234")),
+            ("passport no: YB 2209147.", Some("YB 2209147")),
+            ("driver's license, D1234-56789", Some("D1234-56789")),
+            ("seen by the NHS, 2019", None),
             ("CARD-001 amiodarone 200 mg once daily", None),
             ("patient id CARD-001", None),
             ("potassium 4.1 mmol/L on 2026-10-16", None),

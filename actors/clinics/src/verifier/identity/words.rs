@@ -1,7 +1,6 @@
-//! Lists of names and words: sorted texts that are searched where they are, without a table.
+//! Lists of names and words: sorted texts that are searched where they are, without reading them first.
 
-use std::cmp::Ordering;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Certainty that a word on a list of names is used as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,14 +13,30 @@ pub(super) enum Listing {
     Everyday,
 }
 
-/// Sorted list of words in lower-case ASCII, separated by white space, each perhaps behind a `~` or `-`.
+const LETTERS: usize = 26;
+/// Number of beginnings of two letters.
+const PAIRS: usize = LETTERS * LETTERS;
+
+/// Sorted list of words in lower-case ASCII, each perhaps behind a `~` or `-`.
 pub(super) struct WordList {
     text: &'static str,
-    /// First byte of the words that begin with each pair of letters, and the end.
-    pairs: Vec<u32>,
+    /// First byte behind the lines that begin with `#`.
+    start: usize,
+    /// Character between two words, beside the end of the line. What stands behind a space on the
+    /// line of a word is ignored otherwise.
+    separator: u8,
+    /// First byte, and byte behind, of the words that begin with each pair of letters, from its first
+    /// search.
+    pairs: [OnceLock<(usize, usize)>; PAIRS],
 }
 
-const LETTERS: usize = 26;
+/// Word of a list, with its place.
+struct Entry {
+    start: usize,
+    end: usize,
+    word: &'static [u8],
+    listing: Listing,
+}
 
 fn pair_of(word: &[u8]) -> Option<usize> {
     let letter = |b: u8| b.is_ascii_lowercase().then(|| usize::from(b - b'a'));
@@ -29,56 +44,74 @@ fn pair_of(word: &[u8]) -> Option<usize> {
 }
 
 impl WordList {
-    /// Reads a list. Lines that begin with `#` may stand before the words.
-    fn new(data: &'static str) -> Self {
-        let text = data
-            .split_inclusive('\n')
-            .find(|line| !line.starts_with('#'))
-            .map_or("", |line| {
-                &data[line.as_ptr() as usize - data.as_ptr() as usize..]
-            });
-        let mut pairs = Vec::with_capacity(LETTERS * LETTERS + 1);
+    /// Creates a list. Lines that begin with `#` may stand before the words.
+    const fn new(text: &'static str, separator: u8) -> Self {
         let bytes = text.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            let word = &bytes[at + usize::from(matches!(bytes[at], b'~' | b'-'))..];
-            if let Some(pair) = pair_of(word) {
-                while pairs.len() <= pair {
-                    pairs.push(at as u32);
-                }
+        let mut start = 0;
+        while start < bytes.len() && bytes[start] == b'#' {
+            while start < bytes.len() && bytes[start] != b'\n' {
+                start += 1;
             }
-            at +=
-                memchr::memchr2(b' ', b'\n', &bytes[at..]).map_or(bytes.len() - at, |len| len + 1);
+            start += 1;
         }
-        pairs.resize(LETTERS * LETTERS + 1, text.len() as u32);
-        Self { text, pairs }
+        Self {
+            text,
+            start,
+            separator,
+            pairs: [const { OnceLock::new() }; PAIRS],
+        }
     }
 
     /// Returns how certainly a word in lower case is a name; `None` if it isn't listed.
     pub fn find(&self, word: &str) -> Option<Listing> {
-        let pair = pair_of(word.as_bytes())?;
-        let bytes = self.text.as_bytes();
-        let (mut low, mut high) = (self.pairs[pair] as usize, self.pairs[pair + 1] as usize);
+        let word = word.as_bytes();
+        let bounds = self.pairs[pair_of(word)?].get_or_init(|| {
+            let first = self.partition(self.start, self.text.len(), |w| w < &word[..2]);
+            let last = self.partition(first, self.text.len(), |w| {
+                w.starts_with(&word[..2]) || w < &word[..2]
+            });
+            (first, last)
+        });
+        let (low, high) = *bounds;
+        let at = self.partition(low, high, |w| w < word);
+        let found = (at < high).then(|| self.entry(at, high, at))?;
+        (found.word == word).then_some(found.listing)
+    }
+
+    /// Returns the first byte between two, each the beginning of a word or the end, of the words that
+    /// aren't `before`.
+    fn partition(&self, low: usize, high: usize, before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (low, high);
         while low < high {
-            let middle = low + (high - low) / 2;
-            // The word around the middle.
-            let start =
-                memchr::memrchr2(b' ', b'\n', &bytes[low..middle]).map_or(low, |p| low + p + 1);
-            let end =
-                memchr::memchr2(b' ', b'\n', &bytes[middle..high]).map_or(high, |p| middle + p);
-            let listed = &bytes[start..end];
-            let (plain, listing) = match listed {
-                [b'~', plain @ ..] => (plain, Listing::Everyday),
-                [b'-', plain @ ..] => (plain, Listing::Rare),
-                plain => (plain, Listing::Plain),
-            };
-            match plain.cmp(word.as_bytes()) {
-                Ordering::Equal => return Some(listing),
-                Ordering::Less => low = end + 1,
-                Ordering::Greater => high = start,
+            let entry = self.entry(low, high, low + (high - low) / 2);
+            if before(entry.word) {
+                low = (entry.end + 1).min(high);
+            } else {
+                high = entry.start;
             }
         }
-        None
+        low
+    }
+
+    /// Returns the word around a byte.
+    fn entry(&self, low: usize, high: usize, middle: usize) -> Entry {
+        let bytes = self.text.as_bytes();
+        let start = memchr::memrchr2(self.separator, b'\n', &bytes[low..middle])
+            .map_or(low, |p| low + p + 1);
+        let end = memchr::memchr2(self.separator, b'\n', &bytes[middle..high])
+            .map_or(high, |p| middle + p);
+        let line = &bytes[start..end];
+        let (word, listing) = match line.split(|b| *b == b' ').next().unwrap_or(line) {
+            [b'~', word @ ..] => (word, Listing::Everyday),
+            [b'-', word @ ..] => (word, Listing::Rare),
+            word => (word, Listing::Plain),
+        };
+        Entry {
+            start,
+            end,
+            word,
+            listing,
+        }
     }
 
     pub fn contains(&self, word: &str) -> bool {
@@ -87,17 +120,20 @@ impl WordList {
 }
 
 /// Given names. Those with `~` also have another meaning, those with `-` are rare.
-pub(super) static GIVEN: LazyLock<WordList> =
-    LazyLock::new(|| WordList::new(include_str!("../../../data/names_given.txt")));
+pub(super) static GIVEN: WordList =
+    WordList::new(include_str!("../../../data/names_given.txt"), b' ');
 /// Family names. Those with `~` also have another meaning.
-pub(super) static FAMILY: LazyLock<WordList> =
-    LazyLock::new(|| WordList::new(include_str!("../../../data/names_family.txt")));
+pub(super) static FAMILY: WordList =
+    WordList::new(include_str!("../../../data/names_family.txt"), b' ');
 /// Everyday and medical words of both languages.
-pub(super) static EVERYDAY: LazyLock<WordList> =
-    LazyLock::new(|| WordList::new(include_str!("../../../data/words_everyday.txt")));
+pub(super) static EVERYDAY: WordList =
+    WordList::new(include_str!("../../../data/words_everyday.txt"), b' ');
 /// Names in diseases, signs, scores and devices.
-pub(super) static EPONYMS: LazyLock<WordList> =
-    LazyLock::new(|| WordList::new(include_str!("../../../data/eponyms.txt")));
+pub(super) static EPONYMS: WordList =
+    WordList::new(include_str!("../../../data/eponyms.txt"), b' ');
+/// Medical words of both languages, without plurals. Some of them are names too.
+pub(super) static MEDICAL: WordList =
+    WordList::new(include_str!("../../../data/words_medical.txt"), b'\n');
 
 #[cfg(test)]
 mod tests {
@@ -111,9 +147,11 @@ mod tests {
             ("family", &FAMILY),
             ("everyday", &EVERYDAY),
             ("eponyms", &EPONYMS),
+            ("medical", &MEDICAL),
         ] {
             let mut before = "";
-            for word in list.text.split_ascii_whitespace() {
+            let words = list.text[list.start..].split([char::from(list.separator), '\n']);
+            for word in words.filter_map(|word| word.split_ascii_whitespace().next()) {
                 let plain = word.trim_start_matches(['~', '-']);
                 assert!(before < plain, "{name}: {plain} stands behind {before}");
                 before = plain;
