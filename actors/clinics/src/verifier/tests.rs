@@ -311,6 +311,103 @@ fn r3_place_in_the_text() {
     }
 }
 
+/// Goal: advice is blocked, the physician's recorded diagnosis isn't. Method: the three examples of
+/// the specification in two languages, and the diagnosis with and without its record.
+#[test]
+fn g7_advice_and_the_recorded_diagnosis() {
+    for text in [
+        "you have pneumonia",
+        "stop warfarin",
+        "no need to see a doctor",
+        "tem pneumonia, você",
+        "pare a varfarina",
+        "não precisa de ir ao médico",
+    ] {
+        assert_eq!(scope_of(text, &[]), Some(Rule::R3), "{text}");
+    }
+    let note = "Dr. Lima diagnosed pneumonia on 3 May.";
+    for text in [
+        note,
+        "CARD-001 has pneumonia.",
+        "Recorded diagnosis: pneumonia.",
+    ] {
+        assert_eq!(scope_of(text, &[note]), None, "{text}");
+    }
+    assert_eq!(scope_of("CARD-001 has pneumonia.", &[]), Some(Rule::R3));
+}
+
+/// Goal: what the pipeline itself says isn't advice, whatever word of the user it quotes. Method:
+/// all sentences in the sources of planner and orchestrator, with words of questions filled in.
+#[test]
+fn r3_own_sentences_pass() {
+    let sources = [
+        include_str!("../planner/refusal.rs"),
+        include_str!("../planner/mod.rs"),
+        include_str!("../plan/mod.rs"),
+        include_str!("../plan/check.rs"),
+        include_str!("../orchestrator/answer.rs"),
+        include_str!("../orchestrator/patients.rs"),
+        include_str!("../orchestrator/pipeline.rs"),
+        include_str!("../orchestrator/render.rs"),
+    ];
+    let sentences: Vec<String> = sources.into_iter().flat_map(sentences_of).collect();
+    assert!(sentences.len() > 25, "{}", sentences.len());
+    for word in [
+        "diagnose", "stop", "should", "safe", "cure", "pare", "aumentar", "melhor", "insulin",
+    ] {
+        for sentence in &sentences {
+            let text = filled(sentence, word);
+            assert_eq!(scope_of(&text, &[]), None, "{text}");
+        }
+    }
+}
+
+/// Returns the string literals of a source before its tests that are sentences.
+fn sentences_of(source: &str) -> Vec<String> {
+    let source = source
+        .split("#[cfg(test)]\nmod tests")
+        .next()
+        .unwrap_or_default();
+    let code: Vec<&str> = source
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n").replace("'\"'", "");
+    let (mut found, mut literal) = (Vec::new(), None::<String>);
+    let mut chars = code.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, &mut literal) {
+            ('"', None) => literal = Some(String::new()),
+            ('"', Some(_)) => found.extend(literal.take()),
+            ('\\', Some(text)) => match chars.next() {
+                Some('\n') => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+                Some(escaped) => text.push(escaped),
+                None => {}
+            },
+            (c, Some(text)) => text.push(c),
+            _ => {}
+        }
+    }
+    found.retain(|text| text.ends_with('.') && text.contains(' '));
+    found
+}
+
+/// Returns a sentence with its placeholders filled: quoted ones with `word`.
+fn filled(sentence: &str, word: &str) -> String {
+    let mut parts = sentence.split('{');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once('}').unwrap_or_default();
+        text.push_str(if text.ends_with('"') {
+            word
+        } else {
+            "cardiology"
+        });
+        text.push_str(rest);
+    }
+    text
+}
+
 /// Goal: who speaks to whom doesn't matter, nor the form of the verb. Method: one act in each form,
 /// in English and Portuguese.
 /// Rows: C-25.

@@ -88,7 +88,16 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     let is_no = r.is(n, NEG)
         || matches!(
             word,
-            "no" | "without" | "sem" | "any" | "hardly" | "zero" | "nothing" | "nada" | "nobody"
+            "no" | "without"
+                | "sem"
+                | "any"
+                | "little"
+                | "pouco"
+                | "hardly"
+                | "zero"
+                | "nothing"
+                | "nada"
+                | "nobody"
         );
     // "no need to see a doctor", "you needn't call a doctor", "não precisa ir ao hospital".
     let negated_need = is_no && (n.saturating_sub(1)..n + 7).any(needs);
@@ -143,10 +152,11 @@ fn refusal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         if let Some(end) = r.care_after(n, CARE | VISIT | COMPLAINT | ROLE | treatment)
             && end <= n + 5
         {
-            // A laboratory's result may be withdrawn in a note.
+            // A laboratory's result or an alarm may be set aside in a note, as an infinitive is one.
+            let is_note = r.word(n).ends_with("ar") && !r.has_you;
             let results = "result results resultado resultados readings reading instructions";
             let is_result = is_one_of(r.word(end), results);
-            return against(n, end, r.has_you || !third && !is_result);
+            return against(n, end, r.has_you || !third && !is_result && !is_note);
         }
     }
     // "The appointment can be skipped."
@@ -240,7 +250,10 @@ fn comfort(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         && r.any(n.saturating_sub(2), n, ABLE)
         && !r.any(n.saturating_sub(2), n, NEG | PATIENT);
     if waits
-        && (n + 1 >= r.tokens.len() || r.word(n + 1) == "and" || r.has_you || r.any(n, n + 5, IF))
+        && (n + 1 >= r.tokens.len()
+            || is_one_of(r.word(n + 1), "and until for ate e")
+            || r.has_you
+            || r.any(n, n + 5, IF))
     {
         return against(back, n, true);
     }
@@ -301,6 +314,10 @@ fn distrust(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     if let Some(end) = wrong {
         return against(n.saturating_sub(2), end, true);
     }
+    let cannot = r.any(n + 1, n + 3, ABLE | WILL) && r.any(n + 1, n + 4, NEG);
+    if cannot && r.any(n + 1, n + 7, YOU) {
+        return against(n, n + 1, true);
+    }
     let back = n.saturating_sub(5);
     let trusts = (back..n).any(|at| {
         matches!(
@@ -330,7 +347,7 @@ fn promised(r: &Reading<'_, '_>, at: usize, end: usize, reader: bool) -> Option<
 }
 
 /// Portuguese futures of the verbs of an outcome.
-const FUTURES: &str = "ficara ficaras recuperara morrera sobrevivera melhorara piorara desaparecera curara passara sarara estara estarao";
+const FUTURES: &str = "ficara ficaras recuperara morrera sobrevivera melhorara piorara desaparecera curara passara sarara estara estarao tera terao voltara voltarao sobrevivera vivera andara sumira sentira deixara recuperarao sera serao";
 
 /// Finds the forecast of an outcome: "you will be cured", "this will go away by itself", "vai ficar
 /// bom".
@@ -352,6 +369,20 @@ fn forecast(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             || r.word(*at) == "come" && next == "back"
     });
     let cure = (n..until).find(|at| r.word(*at).starts_with("cur") && r.is(*at, OUTCOME | HELP));
+    // "He will be walking again in two weeks."
+    let is_time = |at: usize| {
+        is_one_of(
+            r.word(at),
+            "in within by before dentro em ate soon breve again",
+        ) && r.any(at, at + 5, NUMBER | DETERMINER)
+    };
+    let timed = (n + 1..r.tokens.len().min(n + 10)).find(|at| is_time(*at));
+    let is_fate = (from..n).any(|at| r.is(at, PATIENT | YOU) && !r.is(at, NUMBER))
+        && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT | VISIT)
+        && !r.is(n + 1, ORDINARY | SEEK);
+    if let Some(end) = timed.filter(|_| is_fate && outcome.is_none()) {
+        return promised(r, n.saturating_sub(2), end, r.has_you);
+    }
     let end = outcome
         .filter(|_| has_subject)
         .or(cure.filter(|_| has_subject || is_treated))?;
@@ -379,11 +410,11 @@ fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     let is_full = |at: usize| {
         is_one_of(
             r.word(at),
-            "full complete total quick rapid completa rapida",
+            "full complete total quick swift rapid completa rapida plena",
         )
     };
     if matches!(word, "recovery" | "recuperacao") && !r.any(0, n, WAS | PAST) {
-        let claims = n > 0 && is_full(n - 1) || is_full(n + 1);
+        let claims = n > 0 && is_full(n - 1) || (n + 1..n + 4).any(is_full);
         return claims.then(|| promised(r, back, n, r.has_you)).flatten();
     }
     if matches!(word, "cured" | "curado" | "curada") && r.any(n.saturating_sub(2), n, IS) {
@@ -397,10 +428,25 @@ fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
     }
+    let is_left = |at: usize| {
+        is_one_of(r.word(at), periods)
+            && (at + 1 >= r.tokens.len() || is_one_of(r.word(at + 1), "left to de"))
+    };
+    if r.is(n, HAVE)
+        && r.any(n.saturating_sub(3), n, PATIENT | YOU)
+        && (n + 2..n + 6).any(is_left)
+        && !r.any(n + 1, n + 3, WAS | PAST)
+    {
+        return promised(r, back, n + 2, r.has_you);
+    }
+    let is_odds = is_one_of(word, "chance chances odds hipoteses probabilidade");
+    if is_odds && r.any(n + 1, n + 5, IS) && !r.any(n + 1, n + 5, WAS) {
+        return promised(r, back, n, r.has_you);
+    }
     let odds = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \
         garantimos promise prometo certeza";
     if is_one_of(word, odds) {
-        let ends = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success";
+        let ends = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success remission remissao";
         let end = (n.saturating_sub(4)..n + 7)
             .find(|at| r.is(*at, OUTCOME) && !r.is(*at, WILL) || is_one_of(r.word(*at), ends))?;
         return promised(r, n.saturating_sub(4), end.max(n), r.has_you);

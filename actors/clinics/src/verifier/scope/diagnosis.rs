@@ -46,6 +46,16 @@ impl Reading<'_, '_> {
             })
     }
 
+    /// Returns whether the sentence counts patients before `n`: "5 of 8 patients have …".
+    fn is_count(&self, n: usize) -> bool {
+        (1..n).any(|at| {
+            self.is(at, PATIENT)
+                && !self.is(at, NUMBER)
+                && self.word(at).ends_with('s')
+                && self.any(at.saturating_sub(3), at, NUMBER | DENIAL)
+        })
+    }
+
     /// Returns whether a word of a condition or denial before `n` keeps it from being a statement:
     /// "if you have asthma", "no evidence of".
     fn is_supposed(&self, n: usize) -> bool {
@@ -56,12 +66,16 @@ impl Reading<'_, '_> {
 /// Finds a condition that the text asserts of a person: "you have pneumonia", "CARD-001 probably
 /// has asthma", "o paciente tem pneumonia".
 fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
-    if !r.is(n, HAVE | IS) || r.is_supposed(n) {
+    let meets = is_one_of(
+        r.word(n),
+        "shows meets fulfils fulfills mostra preenche cumpre",
+    );
+    if !r.is(n, HAVE | IS) && !meets || r.is_supposed(n) {
         return None;
     }
     let from = n.saturating_sub(5);
     let you = r.any(from, n, YOU) || r.word(n) == "tens" || r.names_reader;
-    let patient = r.any(from, n, PATIENT) && !r.any(from, n, FAMILY);
+    let patient = r.any(from, n, PATIENT) && !r.any(from, n, FAMILY) && !r.is_count(n);
     if !you && !patient {
         return None;
     }
@@ -93,8 +107,11 @@ fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         );
     // A recorded history isn't a new diagnosis.
     let history = "history historico historia antecedentes risk risco status post pos repair";
-    let is_history =
-        r.any(n, end, DENIAL) && !you || (n..end).any(|at| is_one_of(r.word(at), history));
+    let names_field = "condition condicao diagnosis diagnostico";
+    let is_history = r.any(n, end, RECORDED)
+        || (from..n).any(|at| is_one_of(r.word(at), names_field))
+        || r.any(n, end, DENIAL) && !you
+        || (n..end).any(|at| is_one_of(r.word(at), history));
     (!is_of_noun && !is_history)
         .then(|| hit(from.max(n.saturating_sub(3)), end, address))
         .flatten()
@@ -142,7 +159,9 @@ fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
                 r.is(at, IS | HEDGE) || matches!(r.word(at), "of" | "e" | "with" | "com" | "de")
             });
         let end = r.condition_after(n, CONDITION_WORDS, !own)?;
-        let past = r.any(n.saturating_sub(3), n + 3, WAS | DENIAL | FAMILY);
+        let past = r.any(n.saturating_sub(3), n + 3, WAS | DENIAL | FAMILY)
+            || r.any(n, n + 4, DOCUMENT | RECORDED) && !own
+            || r.is_count(n);
         return (says && !past)
             .then(|| hit(n.saturating_sub(1), end, Address::reader_if(r.has_you)))
             .flatten();
@@ -174,7 +193,7 @@ fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         && n > 0
         && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of(r.word(n - 2), POINTING))
         && !r.is_supposed(n)
-        && !r.any(n + 1, n + 3, NEG | DENIAL)
+        && !(n + 1..n + 3).any(|at| r.is(at, DENIAL) && !r.is(at, NEG))
     {
         let end = r.condition_after(n, 4, false)?;
         let last = end + 1 >= r.tokens.len() || r.tokens[end + 1].before != 0 || r.has_you;

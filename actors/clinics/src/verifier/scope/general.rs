@@ -1,109 +1,688 @@
-//! Talk about health in a form that only advice has, whatever its verbs: a modal verb or the second
-//! person near a medicine, a treatment, a complaint or a condition, and claims of an effect.
+//! Talk about health in a frame that only advice has, whatever its words: a modal verb, an order, an
+//! opinion, a judgement, a guess, a general truth or the second person, near a medicine, a
+//! treatment, a way of living, a part of the body or a condition. Statements about records and
+//! about the program, and referrals to a doctor, have the same frames and are excused.
 
 use callboard_message::text::is_one_of;
 
 use super::lexicon::*;
 use super::reading::{Address, Hit, Reading};
+use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
 
-/// Maximum distances, in words, from a modal verb or pronoun to the word about health before and
-/// after it.
-const BEFORE_WORDS: usize = 8;
-const AFTER_WORDS: usize = 10;
+/// Maximum distance, in words, from a frame to what it says about health.
+const NEAR_WORDS: usize = 12;
+/// Maximum number of words of a clause before and after a frame that may excuse it.
+const CLAUSE_WORDS: usize = 14;
 
 /// Words that also speak of the program's own answers.
 const OWN_RESULTS: &str =
     "advice conselho orientacao instructions result results resultado resultados";
 /// Participles of what the program or a clinic does with a question.
-const LOOKED_UP: &str = "found looked shown listed asked answered searched checked read done matched named reached given told";
+const LOOKED_UP: &str = "found looked shown listed asked answered searched checked read done matched named reached \
+    given told compared joined combined displayed retrieved lida lido lidas lidos mostrada mostrado mostrados encontrada listada \
+    listados apresentada consultada obtida respondida comparados";
+/// Verbs of what a person of care is referred to for.
+const DECIDING: &str = "see check turn decision decisao decisoes procure procurar speak ask consult decide decides decided say says tell judge assess determine discuss know explain \
+    advise help answer contact talk speak confirm only put directed addressed referred colocada colocadas colocados dirigidas feitas encaminhadas decidir decide avaliar avalia dizer diga consultar consulte \
+    fale falar pergunte perguntar contacte contate cabe compete confirme confirmar ajudar discuta discutir converse so";
+/// Words before the negation of what the program doesn't do.
+const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos conheco";
+/// Verbs of what the program doesn't do, after `do not`.
+const UNDONE: &str =
+    "know have give make diagnose prescribe offer provide store hold understand keep";
+/// Units of a dose after a number.
+const DOSE_UNITS: &str = "mg mcg ug ml g iu ui units unidades puffs puff jatos gotas drops sprays";
+/// Persons and places of care that a referral to is a decision about treatment.
+const REFERRED: &str = "surgeon therapist psychologist dietitian nutritionist emergency er ambulance hospital urgencia urgencias \
+    pronto-socorro pronto upa cirurgiao psicologo psicologa terapeuta nutricionista";
+/// Verbs of what is said to be impossible.
+const DISCLAIMED: &str = "recommend advise suggest diagnose give say tell recomendar aconselhar sugerir diagnosticar dar dizer avaliar";
+const AGAINST_CARE: &str = "advising against medical care";
+const PRESCRIBING: &str = "prescribing";
+const DIAGNOSING: &str = "diagnosing";
 
 /// Appends the general advice of a sentence to `hits`.
 pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
-    if r.is_question {
-        return;
-    }
+    let talk = Talk::new(r);
     for n in 0..r.tokens.len() {
-        if !r.covered[n] {
-            hits.extend(
-                modal(r, n)
-                    .or_else(|| personal(r, n))
-                    .or_else(|| effect(r, n)),
-            );
+        if r.covered[n] {
+            continue;
         }
+        let found = match r.is_question {
+            true => talk.suggests(n),
+            false => talk.frame(n),
+        };
+        hits.extend(found);
     }
+    hits.extend(talk.unsourced());
 }
 
-fn hit(n: usize, other: usize, reader: bool) -> Option<Hit> {
-    Some(Hit {
-        at: n.min(other),
-        end: n.max(other),
-        kind: "prescribing",
-        address: Address::reader_if(reader),
-    })
+/// Marks the words of a clause in which the program says what it can't do: "I can't recommend …".
+pub(super) fn cover_disclaimers(r: &mut Reading<'_, '_>) {
+    const TOOLS: &str = "system tool service program sistema servico ferramenta programa";
+    // "Recommending a medicine is not something this system does."
+    let denies = r.any(0, r.tokens.len(), NEG);
+    let is_tool = |n: usize| is_one_of(r.word(n), TOOLS) && n > 0 && !r.is(n - 1, BODY);
+    if denies && (0..r.tokens.len()).any(is_tool) && !r.has_you && !r.any(0, r.tokens.len(), OBLIGE)
+    {
+        r.covered.fill(true);
+    }
+    if r.is_referral() {
+        r.covered.fill(true);
+    }
+    let mut is_covered = false;
+    for n in 0..r.tokens.len() {
+        if is_one_of(
+            r.word(n),
+            "but however so therefore still mas porem contudo portanto",
+        ) {
+            is_covered = false;
+        }
+        is_covered |= r.disclaims(n) || r.is_left_to_care(n);
+        r.covered[n] |= is_covered;
+    }
 }
 
 impl Reading<'_, '_> {
+    fn disclaims(&self, n: usize) -> bool {
+        if !self.is(n, NEG) {
+            return false;
+        }
+        let from = n.saturating_sub(3);
+        let is_own = self.any(from, n, FIRST) || self.any(from, n, SYSTEM);
+        let unable = (from..n + 2).any(|at| is_one_of(self.word(at), UNABLE));
+        let portuguese = self.word(n) == "nao" && is_one_of(self.word(n + 1), UNABLE);
+        let undone = self.any(from, n, FIRST)
+            && matches!(self.word(n.wrapping_sub(1)), "do" | "does")
+            && is_one_of(self.word(n + 1), UNDONE);
+        let impossible = (n..n + 4).any(|at| is_one_of(self.word(at), "possible possivel"))
+            && (n + 1..n + 6).any(|at| is_one_of(self.word(at), DISCLAIMED));
+        let sees = is_one_of(self.word(n + 1), "see imagine find think");
+        undone || impossible || portuguese || is_own && unable && !sees
+    }
+
+    /// Returns whether a judgement is left to care from `n` on: "only a physician can say …".
+    fn is_left_to_care(&self, n: usize) -> bool {
+        self.any(n + 1, n + 5, CARE | ROLE)
+            && is_one_of(self.word(n), "only so apenas cabe question pergunta")
+    }
+
+    /// Returns whether the sentence sends somebody who asks to a doctor: "If you need advice on a
+    /// dose, speak to a doctor."
+    fn is_referral(&self) -> bool {
+        let all = 0..self.tokens.len();
+        let sends = |n: usize| {
+            self.opens(n)
+                && self.is(n, SEEK | ORDINARY)
+                && self.any(n + 1, n + 5, CARE)
+                && (n + 1..n + 5).all(|at| self.word(at) != "for")
+        };
+        let acts = |n: usize| {
+            self.is(n, ACT) && self.is(n, BASE | INFINITIVE | POLITE) && !self.is(n, ORDINARY)
+        };
+        (self.is(0, IF) || matches!(self.word(0), "for" | "para"))
+            && !self.any(0, all.end, NEG)
+            && all.clone().any(sends)
+            && !all.clone().any(|n| acts(n) || is_condition(self.word(n)))
+    }
+
     fn is_health(&self, n: usize) -> bool {
-        !is_one_of(self.word(n), OWN_RESULTS)
-            && (self.is(n, MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT)
-                || is_condition(self.word(n))
-                || self.is_medicine(n))
-    }
-
-    fn health_near(&self, n: usize) -> Option<usize> {
-        let after = n + 1..self.tokens.len().min(n + 1 + AFTER_WORDS);
-        after
-            .chain(n.saturating_sub(BEFORE_WORDS)..n)
-            .find(|at| self.is_health(*at))
+        let is_dose = n > 0 && self.is(n - 1, NUMBER) && is_one_of(self.word(n), DOSE_UNITS);
+        is_dose
+            || !is_one_of(self.word(n), OWN_RESULTS)
+                && (self.is(n, MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT | BODY)
+                    || is_condition(self.word(n))
+                    || self.is_medicine(n))
     }
 }
 
-/// Finds a modal verb about health: "an adult can take up to 4 g", "the pills might do harm".
-fn modal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
-    let is_month = r.word(n) == "may"
-        && n > 0
-        && (r.is(n - 1, NUMBER) || is_one_of(r.word(n - 1), "in since on of until from last by"));
-    if !r.is(n, OBLIGE | ABLE | WILL) || is_month {
-        return None;
-    }
-    let (from, until) = (n.saturating_sub(BEFORE_WORDS), n + 1 + AFTER_WORDS);
-    let skipped =
-        |at: usize| r.is(at, LEAD | NEG | URGENT) || is_one_of(r.word(at), "to be que de ser");
-    let verb = (n + 1..r.tokens.len().min(n + 5)).find(|at| !skipped(*at))?;
-    let denies = r.is(n, ABLE) && r.any(n, n + 3, NEG);
-    let is_plain = denies || r.is(verb, ORDINARY | SEEK) || is_one_of(r.word(verb), LOOKED_UP);
-    let is_of_others = r.any(from, n, DOCUMENT | ROLE)
-        || r.any(n, until, CARE | ROLE)
-        || r.any(0, n, IF) && !r.has_you;
-    if is_plain || is_of_others {
-        return None;
-    }
-    let health = r.health_near(n)?;
-    hit(n, health, r.has_you)
+/// Sentence with what each of its words says about health.
+struct Talk<'r, 'a, 't> {
+    r: &'r Reading<'a, 't>,
+    health: Vec<bool>,
+    /// Whether the sentence forbids a change without medical advice, or leaves a judgement to care.
+    is_safeguard: bool,
 }
 
-/// Finds health of the reader: "your kidneys are failing", "this tea is all you need for the pain".
-fn personal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
-    let is_thanks = n > 0 && matches!(r.word(n - 1), "thank" | "thanking");
-    if !r.is(n, YOU) || is_thanks || r.any(0, r.tokens.len(), ORDINARY | SEEK | CARE | ROLE) {
-        return None;
+impl<'r, 'a, 't> Talk<'r, 'a, 't> {
+    fn new(r: &'r Reading<'a, 't>) -> Self {
+        let health = (0..r.tokens.len())
+            .map(|n| !r.covered[n] && r.is_health(n))
+            .collect();
+        let forbids = (0..r.tokens.len()).find(|n| r.is(*n, NEG));
+        let is_left_to_care = (0..r.tokens.len()).any(|n| r.is_left_to_care(n));
+        let is_safeguard = is_left_to_care
+            || forbids.is_some_and(|from| {
+                (from..r.tokens.len())
+                    .any(|n| r.is(n, HESITATE) && r.any(n + 1, n + 8, CARE | ROLE))
+            });
+        Self {
+            r,
+            health,
+            is_safeguard,
+        }
     }
-    let health = r.health_near(n)?;
-    hit(n, health, false)
-}
 
-/// Finds a claim that something acts on a condition: "garlic beats hypertension".
-fn effect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
-    let from = n.saturating_sub(BEFORE_WORDS);
-    let is_claim = r.is(n, HELP)
-        && !r.is(n, PAST)
-        && n > 0
-        && !r.is(n - 1, DETERMINER | PARTICLE)
-        && !r.any(from, n, PATIENT | WAS | NEG | OBLIGE | DENIAL);
-    if !is_claim {
-        return None;
+    fn frame(&self, n: usize) -> Option<Hit> {
+        const FRAMES: Class = OBLIGE
+            | ABLE
+            | WILL
+            | YOU
+            | ACT
+            | ACT_NOUN
+            | LIVING
+            | CHAIN
+            | SEEK
+            | JUDGE
+            | NEEDLESS
+            | OPINION
+            | HEDGE
+            | CONCLUDE
+            | GENERAL
+            | HELP
+            | EFFECT
+            | RISK
+            | NUMBER
+            | HAVE
+            | DETERMINER
+            | DENIAL
+            | PARTICLE;
+        let is_word = || {
+            is_one_of(
+                self.r.word(n),
+                "ha era us like up fewer plenty lots maximum maximo most ate",
+            )
+        };
+        if !self.r.is(n, FRAMES) && !is_word() {
+            return None;
+        }
+        self.modal(n)
+            .or_else(|| self.personal(n))
+            .or_else(|| self.order(n))
+            .or_else(|| self.judged(n))
+            .or_else(|| self.opinion(n))
+            .or_else(|| self.uncertain(n))
+            .or_else(|| self.usual(n))
+            .or_else(|| self.effect(n))
+            .or_else(|| self.safe(n))
+            .or_else(|| self.nominal(n))
+            .or_else(|| (self.r.end == '?').then(|| self.suggests(n)).flatten())
     }
-    let until = r.tokens.len().min(n + 1 + AFTER_WORDS);
-    let end = (n + 1..until).find(|at| is_condition(r.word(*at)) || r.is(*at, COMPLAINT))?;
-    hit(from, end, true)
+
+    fn hit(&self, n: usize, other: usize, kind: &'static str, reader: bool) -> Option<Hit> {
+        Some(Hit {
+            at: n.min(other),
+            end: n.max(other),
+            kind,
+            address: Address::reader_if(reader),
+        })
+    }
+
+    fn prescribes(&self, n: usize, other: usize) -> Option<Hit> {
+        self.hit(n, other, PRESCRIBING, self.r.has_you)
+    }
+
+    /// Returns the place nearest to `n` that is about health: a word, or a change of treatment with
+    /// a pronoun, as in "halve that".
+    fn matter(&self, n: usize) -> Option<usize> {
+        let until = self.r.tokens.len().min(n + 1 + NEAR_WORDS);
+        (n + 1..until)
+            .chain((n.saturating_sub(NEAR_WORDS)..n).rev())
+            .find(|at| self.health[*at] || self.changes_it(*at))
+    }
+
+    fn health_in(&self, from: usize, to: usize) -> Option<usize> {
+        (from..to.min(self.health.len())).find(|at| self.health[*at])
+    }
+
+    /// Returns whether the word at `n` is a change of treatment of a pronoun.
+    fn changes_it(&self, n: usize) -> bool {
+        let r = self.r;
+        let is_now = r.is(n, BASE | INFINITIVE | POLITE | GERUND | CONDITIONAL) && r.is(n, CHANGE);
+        let next = r.tokens.get(n + 1);
+        is_now
+            && next.is_some_and(|next| {
+                matches!(next.word, "it" | "that" | "them" | "this" | "isso" | "isto")
+                    || next.has(JOINED) && next.word.len() <= 3
+            })
+    }
+
+    /// Returns whether the word at `n` is a verb of treatment or living in a form that isn't past.
+    fn is_action(&self, n: usize) -> bool {
+        let forms = BASE | INFINITIVE | POLITE | GERUND | CONDITIONAL;
+        self.r.is(n, ACT | LIVING) && self.r.is(n, forms) || self.r.is(n, ACT_NOUN)
+    }
+
+    /// Returns the range of the clause around `n`.
+    fn clause(&self, n: usize) -> (usize, usize) {
+        let r = self.r;
+        let ends = |at: usize| r.tokens[at].has(OPENS) && at > 0;
+        let joins =
+            |at: usize| is_one_of(r.word(at), "but so therefore that que mas porque because");
+        let from = (n.saturating_sub(CLAUSE_WORDS)..=n)
+            .rev()
+            .find(|at| ends(*at) || joins(*at))
+            .unwrap_or(n.saturating_sub(CLAUSE_WORDS));
+        let until = r.tokens.len().min(n + 1 + CLAUSE_WORDS);
+        let to = (n + 1..until).find(|at| ends(*at)).unwrap_or(until);
+        (from, to)
+    }
+
+    /// Returns whether the clause of the frame at `n` speaks of records or of the program.
+    fn is_excused(&self, n: usize) -> bool {
+        let r = self.r;
+        let (from, to) = self.clause(n);
+        let is_recorded = (from..to)
+            .any(|at| r.is(at, RECORDED) && r.any(at.saturating_sub(3), at, IS | WAS | HAVE | NEG));
+        is_recorded
+            || r.any(from, n, SYSTEM | DOCUMENT)
+            || r.any(n + 1, to.min(n + 7), SYSTEM)
+            || self.defers(from, to)
+            || self.is_safeguard
+    }
+
+    /// Returns the specialist or place after the verb at `n` that it refers somebody to.
+    fn referred(&self, n: usize) -> Option<usize> {
+        let r = self.r;
+        let endings = ["ologist", "ologista", "iatra", "iatrist"];
+        let is_specialist = |word: &str| {
+            is_one_of(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
+        };
+        let seeks = r.is(n, SEEK) || is_one_of(r.word(n), "book schedule arrange agende agendar");
+        let until = r.tokens.len().min(n + 7);
+        (n + 1..until).find(|at| seeks && is_specialist(r.word(*at)))
+    }
+
+    /// Returns whether a clause refers to a person of care: "only a physician can say …".
+    fn defers(&self, from: usize, to: usize) -> bool {
+        let r = self.r;
+        let Some(person) = (from..to).find(|at| r.is(*at, ROLE | CARE)) else {
+            return false;
+        };
+        let decides = (from..to)
+            .any(|at| self.r.tokens[at].word.len() > 1 && is_one_of(r.word(at), DECIDING));
+        let asks_for =
+            (person + 1..to).any(|at| r.word(at) == "for" && self.health_in(at, at + 5).is_some());
+        let changes = (from..person)
+            .any(|at| r.is(at, CHANGE) && r.is(at, BASE | INFINITIVE) && !is_nominal(r.tokens, at));
+        decides && !asks_for && !changes
+    }
+
+    /// Returns whether a form of `be` in the present, or another verb that states, stands near `n`.
+    fn is_stated(&self, n: usize) -> bool {
+        let r = self.r;
+        let states = |at: usize| {
+            r.is(at, IS | HEDGE | ABLE | WILL)
+                || is_one_of(
+                    r.word(at),
+                    "e era fica ficaria remains makes make faz fazia ha tem have has lo vale nada nothing see vejo existe existem there",
+                )
+        };
+        let is_past = r.any(n.saturating_sub(4), n, WAS)
+            && !r.any(n.saturating_sub(4), n, IS | ABLE)
+            && !(n.saturating_sub(4)..n).any(|at| r.word(at) == "era");
+        !is_past && ((n.saturating_sub(5)..n).any(states) || (n + 1..n + 7).any(states))
+    }
+
+    /// Finds a modal verb about health: "an adult can take up to 4 g", "the pills might do harm".
+    fn modal(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        let is_month = r.word(n) == "may"
+            && n > 0
+            && (r.is(n - 1, NUMBER)
+                || is_one_of(r.word(n - 1), "in since on of until from last by"));
+        let is_due = matches!(r.word(n), "ha" | "tem" | "have" | "has" | "era")
+            && matches!(r.word(n + 1), "que" | "to" | "de")
+            || r.word(n) == "da" && r.word(n + 1) == "para" && r.tokens[n].has(OPENS)
+            || matches!(r.word(n), "tem" | "ha") && r.word(n + 1) == "por"
+            || r.word(n) == "us" && r.word(n.wrapping_sub(1)) == "let";
+        let is_own = r.any(n.saturating_sub(6), n, FIRST)
+            || (n.saturating_sub(6)..n).any(|at| matches!(r.word(at), "nos" | "comigo" | "mim"));
+        let is_conditional =
+            r.is(n, ACT | LIVING) && (r.is(n, CONDITIONAL) || r.is(n, IMPERFECT) && is_own);
+        if !r.is(n, OBLIGE | ABLE | WILL) && !is_due && !is_conditional || is_month {
+            return None;
+        }
+        let skipped = |at: usize| {
+            r.is(at, LEAD | NEG | URGENT) || is_one_of(r.word(at), "to be que de ser have")
+        };
+        let verb = (n + 1..r.tokens.len().min(n + 6)).find(|at| !skipped(*at));
+        let verb = verb.unwrap_or(n + 1);
+        let is_test = |at: usize| r.is(at, TREATMENT) && !r.is(at, MEDICINE);
+        let orders_test =
+            r.is(verb, ACT | LIVING) && !r.is(verb, SEEK) && (verb + 1..verb + 5).any(is_test);
+        let is_plain = r.is(verb, ORDINARY) && !orders_test && r.word(verb) != "expect"
+            || is_one_of(r.word(verb), LOOKED_UP);
+        let refers = r.is(verb, SEEK) && r.any(verb, verb + 7, CARE | ROLE | VISIT);
+        let of_patient = r.any(n.saturating_sub(5), n, PATIENT) && !r.any(0, n, IF);
+        if let Some(end) = self.referred(verb).filter(|_| !r.any(0, n, IF)) {
+            return self.prescribes(n, end);
+        }
+        let shows = !is_conditional
+            && r.any(n.saturating_sub(2), n, FIRST)
+            && !matches!(r.word(n), "would" | "should")
+            && !r.is(verb, ACT | LIVING);
+        if is_plain && !is_conditional || refers && !of_patient || shows || self.is_excused(n) {
+            return None;
+        }
+        let is_wish = matches!(r.word(n), "would" | "basta" | "bastaria" | "should")
+            && (r.any(n.saturating_sub(2), n, FIRST) || r.word(n).starts_with("basta"));
+        let living = || {
+            let lives = |at: &usize| self.is_action(*at) && !r.is(*at, ORDINARY | SEEK);
+            (verb..verb + 4).find(lives).filter(|_| is_wish)
+        };
+        let other = match refers {
+            true => verb,
+            false => self.matter(n).or_else(living)?,
+        };
+        self.prescribes(n, other)
+    }
+
+    /// Finds health of the reader: "your kidneys are failing", "this tea is all you need for the
+    /// pain".
+    fn personal(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        let is_thanks = n > 0 && matches!(r.word(n - 1), "thank" | "thanking");
+        let is_joined = r.tokens.get(n + 1).is_some_and(|next| next.has(JOINED));
+        if !r.is(n, YOU) || is_thanks || is_joined || self.is_excused(n) {
+            return None;
+        }
+        let asks = (n + 1..n + 4).any(|at| {
+            r.is(at, SYSTEM | ORDINARY)
+                || is_one_of(r.word(at), "want mean meant looking like wish wanted quer")
+        });
+        let other = self.matter(n).filter(|_| !asks)?;
+        self.hit(n, other, PRESCRIBING, false)
+    }
+
+    /// Finds an order about living or treatment: "rest for two days and drink water".
+    fn order(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        let ordered = r.is(n, BASE | INFINITIVE | POLITE)
+            || r.is(n, FAMILIAR)
+                && r.is(n + 1, DETERMINER | LIFESTYLE | NUMBER | CONJUNCTION)
+                && r.tokens[n].has(OPENS)
+                && !r.any(0, r.tokens.len(), PAST)
+            || r.is(n, CHAIN);
+        let is_verb = r.is(n, ACT | LIVING | CHAIN | SEEK);
+        if !is_verb || !ordered || !r.opens(n) || is_nominal(r.tokens, n) {
+            return None;
+        }
+        if let Some(end) = self.referred(n) {
+            return self.prescribes(n, end);
+        }
+        let joined = r
+            .tokens
+            .get(n + 1)
+            .is_some_and(|next| next.has(JOINED | OPENS));
+        let is_polite = r.is(n, POLITE) && !r.is(n, BASE | INFINITIVE);
+        let asks = r.is(n + 1, ORDINARY | SEEK) && r.is(n + 1, GERUND) || r.is(n + 1, SYSTEM);
+        let refers = r.any(n + 1, n + 5, CARE | ROLE) && !r.is(n, CHANGE);
+        if joined && !is_polite || asks || self.is_excused(n) || r.is_safeguard(n) {
+            return None;
+        }
+        let names_reader = r.names_reader && !r.is(n, ORDINARY | SEEK);
+        let Some(object) = self.health_in(n + 1, n + 1 + NEAR_WORDS) else {
+            return self.hit(n, n, PRESCRIBING, true).filter(|_| names_reader);
+        };
+        if refers && !r.any(n + 1, object, IF) && (n + 1..object).all(|at| r.word(at) != "for") {
+            return None;
+        }
+        let asks_for = matches!(r.word(n + 1), "for");
+        if r.is(n, ORDINARY) && !r.is(object, BODY | TREATMENT | LIFESTYLE) && !refers && !asks_for
+        {
+            return None;
+        }
+        let reader = r.has_you || is_polite || r.end == '!';
+        self.hit(n, object, PRESCRIBING, reader)
+    }
+
+    /// Finds a judgement in the present: "surgery isn't required", "half a tablet is enough".
+    fn judged(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, JUDGE | NEEDLESS) || is_report(r.tokens, n) {
+            return None;
+        }
+        let is_adverb = |at: usize| {
+            r.word(at) == "as"
+                && is_one_of(r.word(n), "needed necessary required indicated appropriate")
+        };
+        let as_needed = n > 0
+            && (r.is(n - 1, IF)
+                || is_adverb(n - 1)
+                || is_one_of(r.word(n - 1), "where when quando"));
+        let is_verb = n > 0 && r.word(n) == "need" && r.is(n - 1, FIRST);
+        if !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n) {
+            return None;
+        }
+        let leads = r.opens(n)
+            && r.is(n, EVALUATION | BETTER)
+            && (n + 1..n + 4).any(|at| self.is_action(at));
+        if !leads && !self.is_stated(n) {
+            return None;
+        }
+        let (from, to) = self.clause(n);
+        let care = || (from..to).find(|at| r.is(*at, CARE | VISIT) && *at != n);
+        let acts = || {
+            let acts = |at: &usize| self.is_action(*at) && !r.is(*at, ORDINARY | SEEK);
+            (n + 1..to.min(n + 5)).find(acts)
+        };
+        self.prescribes(n, self.matter(n).or_else(care).or_else(acts)?)
+    }
+
+    /// Finds an opinion about health: "I think the statin should go", "a meu ver é da tiroide".
+    fn opinion(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, OPINION) {
+            return None;
+        }
+        let is_portuguese = ["o", "os", "ria", "ava", "unha"]
+            .iter()
+            .any(|ending| r.word(n).ends_with(ending));
+        let is_own = r.any(n.saturating_sub(3), n, FIRST) || is_portuguese;
+        if !r.is(n, OPINION) || !is_own || self.is_excused(n) {
+            return None;
+        }
+        self.prescribes(n, self.matter(n)?)
+    }
+
+    /// Finds a guess about health: "the pain is most likely muscular".
+    fn uncertain(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, HEDGE | CONCLUDE) {
+            return None;
+        }
+        let until = r.tokens.len().min(n + 10);
+        let concludes = r.is(n, CONCLUDE)
+            && is_one_of(r.word(n + 1), "that que towards toward to para a")
+            && self.health_in(n.saturating_sub(6), n).is_some()
+            && self.health_in(n + 1, until).is_some();
+        let is_unclear = r.any(n.saturating_sub(2), n, NEG)
+            && is_one_of(r.word(n), "clear claro evident certain sure evidente");
+        let is_place = is_one_of(r.word(n + 1), "in on under twice once no na nos nas em");
+        let doubts = is_one_of(r.word(n), "duvida doubt")
+            && !(n.saturating_sub(3)..n).any(|at| r.is(at, DENIAL));
+        if doubts
+            || !r.is(n, HEDGE) && !concludes
+            || is_unclear
+            || is_place && r.word(n).starts_with("appear")
+            || self.is_excused(n)
+        {
+            return None;
+        }
+        self.hit(n, self.matter(n)?, DIAGNOSING, r.has_you)
+    }
+
+    /// Finds what is said to hold in general: "patients in this situation usually benefit from …".
+    fn usual(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, GENERAL) && r.word(n) != "like" {
+            return None;
+        }
+        let (from, to) = self.clause(n);
+        let names_one = r.is(n.wrapping_sub(1), DETERMINER) && r.is(n, ROLE);
+        let is_of_one = (from..to).any(|at| {
+            r.is(at, PATIENT)
+                && (r.is(at, NUMBER) || is_one_of(r.word(at), "he she him her his hers ele ela"))
+        });
+        let is_counted = n > 0 && r.is(n - 1, NUMBER | DENIAL);
+        let is_like =
+            r.word(n) == "like" && is_one_of(r.word(n + 1), "this these him her that yours hers");
+        if !r.is(n, GENERAL) && !is_like
+            || names_one
+            || is_counted
+            || is_of_one
+            || r.any(from, to, WAS)
+            || self.is_excused(n)
+        {
+            return None;
+        }
+        self.prescribes(n, self.matter(n)?)
+    }
+
+    /// Finds a claim that something acts on health: "garlic beats hypertension", "yoga helps".
+    fn effect(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, HELP | EFFECT) {
+            return None;
+        }
+        let from = n.saturating_sub(8);
+        let is_claim = r.is(n, HELP | EFFECT)
+            && !r.is(n, PAST)
+            && n > 0
+            && !r.is(n - 1, DETERMINER | PARTICLE)
+            && !r.any(from, n, WAS | NEG | OBLIGE | DENIAL | CARE | ROLE)
+            && !r.is(n - 1, PATIENT)
+            && (!r.is(n, HELP) || !r.any(from, n, PATIENT));
+        if !is_claim || self.is_excused(n) {
+            return None;
+        }
+        let end = (n + 1..r.tokens.len().min(n + 11))
+            .find(|at| is_condition(r.word(*at)) || r.is(*at, COMPLAINT | BODY))
+            .or_else(|| self.health_in(n.saturating_sub(6), n))?;
+        let reader = r.is(n, HELP) && end > n || r.has_you;
+        self.hit(from.min(end), n.max(end), PRESCRIBING, reader)
+    }
+
+    /// Finds that danger is denied or asserted: "it does no harm", "não é nada de grave".
+    fn safe(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.is(n, RISK) || r.any(n.saturating_sub(4), n + 4, WAS) || self.is_excused(n) {
+            return None;
+        }
+        let back = n.saturating_sub(5);
+        let denied = (back..n).any(|at| {
+            r.is(at, NEG)
+                || is_one_of(
+                    r.word(at),
+                    "no nothing without sem nada little less zero barely any rarely",
+                )
+        });
+        let pointed = r.any(back, n, FINDING) || r.any(back, n, YOU);
+        if !denied && !self.is_stated(n) {
+            return None;
+        }
+        let other = self.matter(n).or_else(|| {
+            let acts = (0..r.tokens.len()).find(|at| self.is_action(*at) && !r.is(*at, ORDINARY));
+            acts.or((pointed || denied && r.tokens.len() <= n + 4).then_some(back))
+        })?;
+        self.hit(n, other, AGAINST_CARE, r.has_you)
+    }
+
+    /// Finds a recommendation without a verb: "more fibre and less salt".
+    fn nominal(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        if !r.opens(n) {
+            return None;
+        }
+        let measures = is_one_of(
+            r.word(n),
+            "more less fewer plenty lots menos mais muita muito pouco nada chega",
+        );
+        let living = (n + 1..n + 4).find(|at| r.is(*at, LIFESTYLE));
+        let dosed = (n + 1..n + 4)
+            .find(|at| r.is(n, NUMBER) && r.is(*at, MEDICINE) && r.any(*at, at + 6, URGENT));
+        let limits = is_one_of(r.word(n), "no up maximum max most ate maximo at")
+            && r.any(n + 1, n + 5, NUMBER)
+            && !r.any(0, r.tokens.len(), PATIENT | SYSTEM);
+        let daily = (n + 2..n + 8).find(|at| {
+            is_one_of(r.word(*at), "day daily dia night noite") && limits && !r.is(*at, WAS)
+        });
+        let object = living.filter(|_| measures).or(dosed).or(daily);
+        self.prescribes(n, object.filter(|_| r.opens(n) && !self.is_excused(n))?)
+    }
+
+    /// Finds a statement about health in the present that names neither a record nor a patient,
+    /// nor anything past: "this picture fits multiple sclerosis".
+    fn unsourced(&self) -> Option<Hit> {
+        const EVIDENCE: Class =
+            DOCUMENT | RECORDED | SYSTEM | WAS | PAST | SAID | TOLD | CARE | ROLE | FAMILY;
+        const PATIENTS: &str = "patient patients paciente pacientes doente doentes utente utentes";
+        let r = self.r;
+        let is_source = |n: usize| {
+            let token = &r.tokens[n];
+            let uses = r.is(n, IS)
+                && (is_one_of(r.word(n + 1), "on also com medicado medicada")
+                    || r.is(n + 1, GERUND)
+                    || r.word(n + 1) == "a" && r.is(n + 2, INFINITIVE));
+            let owned = is_one_of(
+                token.word,
+                "his her hers their dele dela which qual quais mean meant",
+            );
+            let counts = token.is(PATIENT) && (token.is(NUMBER) || is_one_of(token.word, PATIENTS));
+            token.is(EVIDENCE) || counts || uses || owned || token.before & LABELLED != 0
+        };
+        let len = r.tokens.len();
+        if r.is_question || (0..len).any(|n| r.covered[n] || is_source(n)) {
+            return None;
+        }
+        let health = self.health_in(0, len)?;
+        let is_for = matches!(r.word(0), "for" | "para") && health < 5;
+        let states = |n: &usize| {
+            let points = *n > 0 && matches!(r.word(n - 1), "isso" | "isto");
+            match r.word(*n) {
+                // The conjunction is spelled like the copula.
+                "e" => points || r.is(n.wrapping_sub(1), NEG) || is_one_of(r.word(n + 1), "um uma"),
+                _ => r.is(*n, IS | CLAIM) && *n > 0,
+            }
+        };
+        let claim = (0..len).find(states).or((is_for && len > 6).then_some(0))?;
+        // "The route of insulin is subcutaneous."
+        if r.any(0, claim, FIELD) {
+            return None;
+        }
+        self.hit(claim, health, PRESCRIBING, false)
+    }
+
+    /// Finds a suggestion in the form of a question: "shouldn't she stop …?", "why not try tea?".
+    fn suggests(&self, n: usize) -> Option<Hit> {
+        let r = self.r;
+        let next = r.word(n + 1);
+        let asks = match r.word(n) {
+            "how" | "what" => matches!(next, "about" | "if"),
+            "que" => next == "tal",
+            "be" => next == "that",
+            "sera" => next == "que",
+            "e" => next == "se",
+            _ => {
+                r.is(n, NEG) && !r.any(n, n + 3, RECORDED)
+                    || r.is(n, JUDGE | OBLIGE)
+                    || r.any(n.saturating_sub(3), n, YOU)
+                        && is_one_of(r.word(n), "considered thought tried consider try")
+                    || is_one_of(
+                        r.word(n),
+                        "pensou pensaste considerou experimentou ponderou tentou",
+                    )
+            }
+        };
+        let to = r.tokens.len();
+        let is_plain = r.any(0, to, DOCUMENT | SYSTEM | RECORDED)
+            || (0..to).any(|at| is_one_of(r.word(at), "mean want which quer refere qual quais"))
+            || r.is(n + 1, ORDINARY)
+            || r.is(n + 2, ORDINARY);
+        if !asks || is_plain {
+            return None;
+        }
+        self.hit(n, self.matter(n)?, PRESCRIBING, true)
+    }
 }

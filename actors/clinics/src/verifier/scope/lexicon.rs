@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use callboard_message::text::is_one_of;
+
+use super::frames::{ENGLISH_LIVING, FRAME_WORDS, PORTUGUESE_LIVING};
 use crate::verifier::fold;
 
 /// Set of word classes, one bit each.
-pub(super) type Class = u64;
+pub(super) type Class = u128;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
@@ -144,10 +147,35 @@ classes! {
     STOP = 61;
     /// Negated need: `unnecessary`, `dispensavel`.
     NEEDLESS = 62;
+    /// Part or function of the body, illness in general: `heart`, `pressao`.
+    BODY = 63;
+    /// Verb of living or of watching one's health: `rest`, `medir`.
+    LIVING = 64;
+    /// Word of what holds in general: `usually`, `pessoas`.
+    GENERAL = 65;
+    /// Word about questions and answers of the program: `query`, `lista`.
+    SYSTEM = 66;
+    /// Word of holding or giving an opinion: `think`, `opiniao`.
+    OPINION = 67;
+    /// Danger or its absence: `harmless`, `risco`.
+    RISK = 68;
+    /// Effect on health, in the present: `lowers`, `previne`.
+    EFFECT = 69;
+    /// Judgement that a sentence states of something: `advisable`, `opcao`.
+    JUDGE = 70;
+    /// Portuguese imperfect of the first person, which stands for a conditional: `trocava`.
+    IMPERFECT = 71;
+    /// Verb in the present that claims something of a health matter: `fits`, `funciona`.
+    CLAIM = 72;
+    /// Field of a record: `route`, `frequencia`.
+    FIELD = 73;
 }
 
 /// Verb of treatment.
 pub(super) const ACT: Class = CHANGE | DOSE_VERB | KEEP;
+
+/// What advice speaks of, in nouns.
+const HEALTH: Class = MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT | BODY;
 
 /// Forms by which a verb may be ordered, if its place in the sentence is that of an order.
 pub(super) const ORDER_FORM: Class = BASE | INFINITIVE | POLITE | FAMILIAR;
@@ -156,6 +184,19 @@ pub(super) const ORDER_FORM: Class = BASE | INFINITIVE | POLITE | FAMILIAR;
 pub(super) fn class_of(word: &str) -> Class {
     if let Some(class) = CLASSES.get(word) {
         return *class;
+    }
+    // The singular of a word in the plural, and the reverse.
+    if let Some(class) = word.strip_suffix('s').and_then(|one| CLASSES.get(one)) {
+        return class & HEALTH;
+    }
+    if let Some(class) = CLASSES.get(&format!("{word}s")) {
+        return class & HEALTH;
+    }
+    // "infecao", "infecoes"
+    if let Some(stem) = word.strip_suffix("ao")
+        && let Some(class) = CLASSES.get(&format!("{stem}oes"))
+    {
+        return class & HEALTH;
     }
     if word.starts_with(|c: char| c.is_ascii_digit()) {
         let unit = ["mg", "mcg", "ug", "ml", "iu", "ui", "g"];
@@ -176,11 +217,39 @@ pub(super) fn class_of(word: &str) -> Class {
     if specialist.iter().any(|ending| word.ends_with(ending)) {
         return ROLE | CARE;
     }
+    if let Some(is_plain) = MEDICAL.get(word) {
+        return if *is_plain { BODY } else { 0 };
+    }
+    // The Portuguese conditional of any verb: "mandaria".
+    let is_conditional = ["aria", "eria", "iria", "ariam", "eriam", "iriam"]
+        .iter()
+        .any(|ending| word.len() > ending.len() + 2 && word.ends_with(ending));
+    if is_conditional && !is_one_of(word, NOT_CONDITIONAL) {
+        return LIVING | CONDITIONAL;
+    }
     if word.len() > 5 && word.ends_with("ly") || word.len() > 6 && word.ends_with("mente") {
         return LEAD;
     }
     0
 }
+
+/// Words that end like a Portuguese conditional and aren't one.
+const NOT_CONDITIONAL: &str = "criteria cafeteria hysteria secretaria padaria enfermaria portaria diaria primaria secundaria \
+    temporaria necessaria desnecessaria contraria voluntaria ordinaria veterinaria hereditaria bateria materia drogaria \
+    hospedaria ouvidoria livraria refeitaria funcionaria usuaria beneficiaria solidaria originaria bilateria maria";
+
+/// Medical words of both languages, with whether they have no everyday meaning.
+static MEDICAL: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
+    let lines = include_str!("../../../data/words_medical.txt").lines();
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(' ').next())
+        .map(|word| match word.strip_prefix('~') {
+            Some(weak) => (weak, false),
+            None => (word, true),
+        })
+        .collect()
+});
 
 static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
     let mut classes: HashMap<String, Class> = HashMap::with_capacity(4096);
@@ -195,7 +264,19 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
             portuguese_forms(verb, |word, form| add(fold(&word), class | form));
         }
     }
-    for (class, words) in WORDS {
+    // What was done is history, whatever it was.
+    let mut add_living = |word: String, form: Class| {
+        if form != PAST {
+            add(word, LIVING | form);
+        }
+    };
+    for verb in ENGLISH_LIVING.split_ascii_whitespace() {
+        english_forms(verb, &mut add_living);
+    }
+    for verb in PORTUGUESE_LIVING.split_whitespace() {
+        portuguese_forms(verb, |word, form| add_living(fold(&word), form));
+    }
+    for (class, words) in WORDS.iter().chain(FRAME_WORDS) {
         for word in words.split_ascii_whitespace() {
             add(word.to_owned(), *class);
         }
@@ -210,6 +291,7 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
         "uses",
         "continues",
         "combines",
+        "ate",
     ] {
         classes.remove(word);
     }
@@ -293,6 +375,8 @@ fn portuguese_forms(verb: &str, mut add: impl FnMut(String, Class)) {
     for tail in ["ia", "iam", "íamos"] {
         add(format!("{infinitive}{tail}"), CONDITIONAL);
     }
+    let imperfect = if is_ar { "ava" } else { "ia" };
+    add(format!("{stem}{imperfect}"), IMPERFECT);
 }
 
 const ENGLISH_VERBS: &[(Class, &str)] = &[
@@ -301,7 +385,7 @@ const ENGLISH_VERBS: &[(Class, &str)] = &[
         "stop+ start begin+/began/begun increase reduce decrease double triple halve discontinue switch replace \
          suspend skip+ taper restart resume initiate add prescribe administer quit+/quit cease pause cut+/cut lower \
          raise adjust change drop+ wean titrate withhold/withheld omit+ combine mix swap+ substitute interrupt \
-         commence introduce withdraw/withdrew/withdrawn escalate intensify self-medicate ditch abandon inject \
+         commence introduce withdraw/withdrew/withdrawn escalate intensify self-medicate ditch flush discard toss dump abandon inject \
          prolong exceed undergo/underwent/undergone",
     ),
     (
@@ -323,12 +407,12 @@ const PORTUGUESE_VERBS: &[(Class, &str)] = &[
         "iniciar começar parar suspender interromper aumentar reduzir diminuir dobrar duplicar triplicar trocar \
          substituir retirar largar cortar abandonar descontinuar ajustar alterar mudar adicionar acrescentar associar \
          prescrever receitar injetar injectar retomar reiniciar cessar desmamar omitir pular saltar misturar combinar \
-         adiar passar administrar introduzir elevar baixar subir deixar tirar submeter antecipar espaçar",
+         adiar passar administrar introduzir elevar baixar subir deixar tirar submeter antecipar espaçar descartar rasgar jogar queimar esconder",
     ),
     (
         DOSE_VERB,
         "tomar usar utilizar aplicar ingerir/ingir evitar experimentar fazer/faç beber comprar tentar \
-         receber pedir/peç realizar inalar engolir colocar optar fumar operar tratar \
+         receber pedir/peç realizar inalar engolir/engul colocar optar fumar operar tratar \
          repetir/repit escolher/escolh",
     ),
     (
@@ -437,17 +521,17 @@ const WORDS: &[(Class, &str)] = &[
         recomendariamos sugiro sugerimos sugeriria aconselho aconselhamos aconselharia prescrevo prescrevemos receito \
         receitamos desaconselho desaconselhamos indico indicamos oriento orientamos proponho propomos recomenda recomendam aconselha aconselham \
         sugere sugerem indica indicam orienta preconiza preconizam advocate advocates"),
-    (TOLD, "told advised instructed counselled counseled informed educated warned directed asked urged reminded \
+    (TOLD, "explicado explicada explicados explicadas esclarecido esclarecida comunicado comunicada reforcado reforcada told advised instructed counselled counseled informed educated warned directed asked urged reminded \
         encouraged orientado orientada orientados orientadas instruido instruida aconselhado aconselhada informado \
         informada avisado avisada alertado alertada taught cautioned ensinado ensinada agreed declined refused referred chose opted preferred decided elected wishes wants wanted plans planning intends prefers hopes planeia pretende quer prefere recusou \
         recusa aceitou optou decidiu"),
     (RECOMMENDED, "recommended suggested prescribed indicated ordered planned proposed prescrito prescrita prescritos \
         prescritas recomendado recomendada recomendados recomendadas indicado indicada sugerido sugerida receitado \
         receitada proposto proposta solicitado solicitada"),
-    (SAID, "said stated wrote noted explained requested discussed reported recorded attempted tried managed recomendou \
+    (SAID, "quoted words citacao palavras said stated wrote noted explained requested discussed reported recorded attempted tried managed recomendou \
         recomendaram aconselhou prescreveu sugeriu indicou orientou disse informou explicou pediu solicitou propos \
         receitou relatou referiu registrou registou anotou combinou planejou planeou tentou ponderou mandou"),
-    (DOCUMENT, "record records note notes chart report letter summary file history entry entries documentation \
+    (DOCUMENT, "form leaflet consent bula folheto termo formulario record records note notes chart report letter summary file history entry entries documentation \
         prescription plan log prontuario ficha registo registro registos registros nota notas relatorio laudo historico \
         carta processo receita anotacao anotacoes sumario resumo"),
     (DOCUMENT_VERB, "says say states state shows show lists list mentions mention reads read indicates indicate contains \
@@ -464,7 +548,7 @@ const WORDS: &[(Class, &str)] = &[
         preferivel razoavel imprescindivel fundamental crucial sensato util benefico aconselhado sugerido sugerida proposed proposto \
         obrigatorio urgente needed"),
     (NEEDLESS, "unnecessary needless pointless desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
-        dispensaveis inutil overkill useless waste perda"),
+        dispensaveis inutil exagero exaggeration overreaction overkill useless waste perda"),
     (IS, "is are be being am e sao seja sejam esta estao ser becomes seria seriam sera serao would"),
     (WAS, "was were been had foi foram fora sido era eram teria havia tinha tendo recebeu"),
     (BREAK, "so therefore thus hence but however please you your yourself voce voces vc tu teu tua teus tuas portanto \
@@ -476,7 +560,7 @@ const WORDS: &[(Class, &str)] = &[
         amanha simplesmente apenas so primeiro depois por isso portanto mas e ou sim atencao aviso importante talvez \
         ali entretanto senhor senhora caro cara prezado prezada step option tip advice recommendation plan never nunca \
         not nao everyone everybody doctor nurse reader user assistant"),
-    (DETERMINER, "the a an your his her their its this that these those all any both some my our it them him every each \
+    (DETERMINER, "everything tudo the a an your his her their its this that these those all any both some my our it them him every each \
         more less extra another no low high o a os as um uma seu sua seus suas teu tua teus tuas meu minha este esta esse essa \
         estes estas esses essas todo toda todos todas ambos dele dela lo la los las lhe daily whatever half only \
         qualquer mais menos outro outra such"),
@@ -490,7 +574,7 @@ const WORDS: &[(Class, &str)] = &[
         lesion allergy vomiting seizure seizures fainting sintoma sintomas dor dores sangramento resultado resultados \
         peito febre tontura fraqueza inchaco palpitacoes sinais alerta alertas mancha caroco nodulo advice conselho \
         orientacao orientacoes hemorragia alarme alteracao alteracoes abnormality readings cough tosse bleeds hurts bleed hurt sangrar sangra doer doi"),
-    (OUTCOME, "recover recovers heal heals die dies survive survives improve improves worsen worsens resolve resolves \
+    (OUTCOME, "sumido sumida desaparecido desaparecida normalmente normally recover recovers heal heals die dies survive survives improve improves worsen worsens resolve resolves \
         disappear disappears deteriorate relapse relapses cured healed gone fine ok okay healthy better worse recovered \
         recuperar recupera recuperara morrer morre morrera sobreviver sobrevivera melhorar melhorara melhorando piorar \
         piorara desaparecer desaparecera sarar curar curado curada curara bem bom boa recuperado recuperada cicatrizar \
@@ -503,7 +587,7 @@ const WORDS: &[(Class, &str)] = &[
     (HELP, "help helps relieve relieves treat treats cure cures improve improves fix fixes works work ease eases \
         eliminate heal heals solve solves control controls ajuda ajudara ajudar alivia aliviara aliviar cura curar \
         curara melhora melhorara trata tratar resolve resolvera resolver controla reverse reverses reverte benefit hurt harm"),
-    (TELL, "telling informing dizendo informando avisando tell inform advise instruct notify let warn urge remind ask convince persuade diga informe avise oriente \
+    (TELL, "dizer informar avisar telling informing dizendo informando avisando tell inform advise instruct notify let warn urge remind ask convince persuade diga informe avise oriente \
         instrua peca comunique recomende aconselhe mande explain explique say reply respond answer responda"),
     (READER, "asker ai assistant assistants model chatbot bot llm agent agents reader readers user users system whoever \
         anyone clinician assistente assistentes modelo agente leitor leitora utilizador usuario sistema ia"),
@@ -585,7 +669,9 @@ static CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
      shingles zona psychosis bipolar schizophrenia esquizofrenia thrombosis trombose aneurysm aneurisma cataract catarata \
      glaucoma anemia arthritis artrite hernia appendicitis apendicite ringworm wart warts verruga verrugas carcinoma \
      tinea tinha micose celulite cellulitis impetigo urticaria hives sclerosis esclerose neuropathy palsy paralisia \
-     preeclampsia cirrhosis cirrose failure attack heartattack arrhythmia arritmia tachycardia bradycardia concussion \
+     preeclampsia crohn reflux refluxo ciatica sciatica celiac coeliac celiaca fibromyalgia ptsd ocd burnout panic panico sinusitis lyme polyp polyps polipo polipos \
+     kidneystones colic prediabetes menopause menopausa dyslexia autistic lupico gastroenteritis rosea rubella varicela zika concussao mania maniac mania \
+     heartfailure neuroma cancro avc enfartes derrame colesterolemia bronquite cirrhosis cirrose failure attack heartattack arrhythmia arritmia tachycardia bradycardia concussion \
      meningitis meningite encefalite"
         .split_ascii_whitespace()
         .collect()
@@ -602,7 +688,7 @@ static NOT_CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
      acredite medite hesite recite cite excite infinite finite polite granite symptoma sintoma sintomas hemostasis \
      homeostasis gravite tramite quartzite impose imposes compose disclose enclose refuse choose loose transpose dispose \
      pressao tension sebastiao genoma cromossoma idioma idiomas sistoma acidose-free biopsia autopsia prose verbose \
-     adipose comatose cellulose celulose dextrose maltose filia"
+     adipose comatose diagnose diagnoses cellulose celulose dextrose maltose filia"
         .split_ascii_whitespace()
         .collect()
 });

@@ -7,12 +7,15 @@
 
 mod care;
 mod diagnosis;
+mod frames;
 mod general;
 mod lexicon;
 mod orders;
 mod reading;
 mod record;
 mod sentence;
+
+use std::borrow::Cow;
 
 use callboard_message::text::is_one_of;
 
@@ -35,6 +38,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         true => fold(&text.replace(['—', '–', '→'], " , ")),
         false => fold(text),
     };
+    let folded = without_quoted_words(&folded);
     let text = sentence::split(&folded);
     let mut hits: Vec<Hit> = Vec::new();
     let mut follows_address = false;
@@ -63,4 +67,18 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         });
         advice.map(|hit| hit.kind)
     })
+}
+
+/// Returns a folded text without single words in quotation marks and parentheses, `("stop")`, by
+/// which the program names a word of the question.
+fn without_quoted_words(folded: &str) -> Cow<'_, str> {
+    let mut parts = folded.split("(\"");
+    let mut kept = Cow::Borrowed(parts.next().unwrap_or_default());
+    for part in parts {
+        let quoted = part.split_once("\")");
+        let rest = quoted.filter(|(word, _)| !word.contains(char::is_whitespace));
+        kept += rest.map_or("(\"", |_| "()");
+        kept += rest.map_or(part, |(_, rest)| rest);
+    }
+    kept
 }

@@ -56,7 +56,7 @@ impl Reading<'_, '_> {
         self.tokens.get(n).is_some_and(|token| {
             token.is(MEDICINE)
                 || token.word.len() > 3
-                    && token.class & !LEAD == 0
+                    && token.class & !(LEAD | BODY) == 0
                     && crate::verifier::medicine::is_medicine(token.word)
         })
     }
@@ -82,16 +82,16 @@ impl Reading<'_, '_> {
         let next = self.tokens.get(n + 1)?;
         let is_pronoun = matches!(
             next.word,
-            "it" | "them" | "isso" | "isto" | "ambos" | "both"
+            "it" | "them" | "isso" | "isto" | "ambos" | "both" | "everything" | "tudo"
         ) || next.has(JOINED) && next.word.len() <= 3;
         let continues = next.is(ACT) && next.is(GERUND)
             || matches!(next.word, "de") && self.is(n + 2, ACT) && self.is(n + 2, INFINITIVE);
         // "Six of these".
         let counts = next.is(NUMBER)
-            && is_one_of(self.word(n + 2), "of de desses destes dessas destas")
-            && is_one_of(self.word(n + 3), "these those them");
+            && (is_one_of(self.word(n + 2), "desses destes dessas destas")
+                || self.word(n + 2) == "of" && is_one_of(self.word(n + 3), "these those them"));
         if counts {
-            return Some(n + 3);
+            return Some(n + 2);
         }
         if is_pronoun || continues {
             return Some(n + 1);
@@ -184,7 +184,7 @@ impl Reading<'_, '_> {
     }
 
     /// Returns whether the sentence forbids a change without medical advice, which any text may.
-    fn is_safeguard(&self, n: usize) -> bool {
+    pub fn is_safeguard(&self, n: usize) -> bool {
         let forbids = (n.saturating_sub(3)..(n + 4).min(self.tokens.len()))
             .any(|at| self.is(at, NEG) || self.word(at) == "avoid" || self.word(at) == "evite");
         forbids
@@ -204,8 +204,13 @@ impl Reading<'_, '_> {
         if self.is(n, INFINITIVE) && !self.is(n, BASE) {
             return false;
         }
+        // "Do not give penicillin" is said to those who treat.
+        let treats = is_one_of(
+            self.word(n),
+            "give administer prescribe administrar prescrever",
+        );
         let lead = (n.saturating_sub(3)..n).any(|at| {
-            self.is(at, NEG)
+            self.is(at, NEG) && !treats
                 || matches!(
                     self.word(at),
                     "please" | "kindly" | "just" | "simply" | "favor"
@@ -335,7 +340,8 @@ fn owed(r: &Reading<'_, '_>, n: usize, act: Option<usize>, object: Option<usize>
     let has_it = (n + 1..until).any(|at| {
         r.is(at, HAVE | IS) || is_one_of(r.word(at), "get undergo receive fazer realizar")
     });
-    let end = treated.filter(|_| needs || has_it)?;
+    let own = r.any(n.saturating_sub(2), n, FIRST);
+    let end = treated.filter(|_| (needs || has_it) && !own)?;
     hit(at, end, false)
 }
 
@@ -438,7 +444,11 @@ fn evaluation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     // "Recommended: statin therapy", "tratamento sugerido: …".
     let is_treatment = |at: usize| r.is(at, MEDICINE | TREATMENT);
     let is_label = |at: usize| r.tokens.get(at).is_some_and(|token| token.has(LABELLED));
-    let head = if is_treatment(n + 1) { n + 1 } else { n };
+    let head = if is_treatment(n + 1) && !is_label(n + 1) {
+        n + 1
+    } else {
+        n
+    };
     let heads = r.opens(n) || n > 0 && is_treatment(n - 1);
     let is_indication = is_one_of(r.word(n), INDICATIONS);
     if is_indication
@@ -514,9 +524,17 @@ fn relayed(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let from = if to_you { n + 1 } else { n };
-    let act = r.act_after(from, BASE | INFINITIVE | POLITE | GERUND)?;
-    let end = r.act_object(act)?;
-    let reader = to_you || (n + 1..n + 4).any(|at| r.is(at, READER));
+    let names_reader = (n + 1..n + 4).any(|at| r.is(at, READER));
+    let matter = || {
+        let until = r.tokens.len().min(n + 12);
+        let matters = |at: &usize| r.is(*at, CARE | VISIT | COMPLAINT) || r.is_object(*at);
+        (n + 1..until).find(matters).filter(|_| names_reader)
+    };
+    let Some(act) = r.act_after(from, BASE | INFINITIVE | POLITE | GERUND) else {
+        return matter().and_then(|end| hit(n, end, true));
+    };
+    let reader = to_you || names_reader;
+    let end = r.act_object(act).or(reader.then_some(act))?;
     hit(n, end, reader || r.has_you)
 }
 
@@ -688,7 +706,8 @@ fn rhetorical(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         }
         _ => false,
     };
-    if !asks || !r.opens(n) && !matches!(r.word(n), "considered" | "tried" | "que") {
+    let is_inside = matches!(r.word(n), "considered" | "tried") || next == "tal";
+    if !asks || !r.opens(n) && !is_inside {
         return None;
     }
     if matches!(

@@ -2,6 +2,7 @@
 
 use callboard_message::text::is_one_of;
 
+use super::general::cover_disclaimers;
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE, TELL, YOU};
 use super::record::RecordedText;
 use super::sentence::{JOINED, OPENS, Token, reported};
@@ -60,7 +61,7 @@ impl<'a, 't> Reading<'a, 't> {
             token.has(OPENS) && token.is(INTERROGATIVE) && !(n > 0 && token.is(DOCUMENT_VERB))
         };
         let names_reader = names_reader(tokens);
-        Self {
+        let mut reading = Self {
             tokens,
             covered: reported(tokens),
             is_question: end == '?' && tokens.iter().enumerate().take(QUESTION_WORDS).any(asks),
@@ -69,7 +70,9 @@ impl<'a, 't> Reading<'a, 't> {
             follows_address: false,
             end,
             records,
-        }
+        };
+        cover_disclaimers(&mut reading);
+        reading
     }
 
     /// Returns whether the word at `n` has one of the classes; `false` beyond the end.
@@ -97,11 +100,17 @@ const READERS: &str = "ai assistant assistants chatbot bot llm reader readers as
 
 /// Returns whether a sentence addresses the reader by a name, or tells something to whoever asks.
 fn names_reader(tokens: &[Token<'_>]) -> bool {
+    let next_is = |n: usize, words| {
+        let next = tokens.get(n + 1);
+        next.is_some_and(|next| is_one_of(next.word, words))
+    };
     let asks = |n: usize| {
-        tokens[n].is(TELL)
-            && tokens
-                .get(n + 1)
-                .is_some_and(|next| matches!(next.word, "quem" | "whoever" | "anyone"))
+        tokens[n].is(TELL) && next_is(n, "quem whoever anyone")
+            || matches!(tokens[n].word, "quem" | "whoever" | "anyone")
+                && next_is(
+                    n,
+                    "le ler leia esta estiver reads reading is opens abrir perguntar",
+                )
     };
     (0..tokens.len()).any(|n| is_one_of(tokens[n].word, READERS) || asks(n))
 }

@@ -4,7 +4,7 @@ use callboard_message::text::is_one_of;
 
 use super::lexicon::{
     BASE, BREAK, CHANGE, Class, DETERMINER, DOCUMENT, DOCUMENT_VERB, GERUND, IS, LEAD, NUMBER,
-    PATIENT, RECOMMENDED, RECORDED, ROLE, SAID, TOLD, WAS, YOU, class_of,
+    PATIENT, RECOMMENDED, RECORDED, ROLE, SAID, TOLD, VISIT, WAS, YOU, class_of,
 };
 
 /// Word of a text, with its classes and with what stands before it.
@@ -35,6 +35,9 @@ pub(super) const LINE: u8 = 4;
 pub(super) const LABELLED: u8 = 8;
 /// The word is joined to the one before by a hyphen.
 pub(super) const JOINED: u8 = 16;
+
+/// The word stands after a quotation mark.
+pub(super) const QUOTE: u8 = 32;
 
 /// Range of the tokens of one sentence.
 pub(super) struct Sentence {
@@ -124,7 +127,8 @@ impl<'a> Text<'a> {
             && let Some(verb) = self.tokens.last_mut()
         {
             match verb.word {
-                "come" | "go" | "get" | "stay" => verb.class |= CHANGE | BASE,
+                "follow" | "check" if before & JOINED != 0 => verb.class |= VISIT,
+                "come" | "go" | "get" | "stay" | "carry" => verb.class |= CHANGE | BASE,
                 "coming" | "going" | "getting" | "staying" => verb.class |= CHANGE | GERUND,
                 _ => {}
             }
@@ -177,6 +181,7 @@ fn read_gap(gap: &str, previous: Option<&str>, next: &str) -> (u8, Option<char>)
             '*' if lines > 0 && gap[n + 1..].starts_with(' ') => end = end.or(Some('*')),
             ':' => before |= OPENS | LABELLED,
             '\'' => {}
+            '"' => before |= OPENS | QUOTE,
             _ => before |= OPENS,
         }
     }
@@ -270,8 +275,13 @@ const BARE_CONTRACTIONS: &[(&str, &str, &str)] = &[
 /// `so`, at a word that addresses the reader, and at a line break after a complete phrase.
 pub(super) fn reported(tokens: &[Token<'_>]) -> Vec<bool> {
     let mut covered = Vec::with_capacity(tokens.len());
-    let (mut is_covered, mut concedes) = (false, false);
+    let (mut is_covered, mut concedes, mut is_quoted) = (false, false, false);
     for (n, token) in tokens.iter().enumerate() {
+        // Speech that is reported in quotation marks may address anybody.
+        if token.has(QUOTE) {
+            let speaks = |at: usize| is_one_of(tokens[at].word, SPEAKING) || tokens[at].is(SAID);
+            is_quoted = !is_quoted && (n.saturating_sub(3)..n).any(speaks);
+        }
         let wraps = n > 0 && tokens[n - 1].word.len() <= 4;
         if token.is(BREAK) || token.has(LINE) && !wraps {
             is_covered = false;
@@ -281,11 +291,14 @@ pub(super) fn reported(tokens: &[Token<'_>]) -> Vec<bool> {
         if concedes && n > 0 && token.has(OPENS) {
             (is_covered, concedes) = (false, false);
         }
-        covered.push(is_covered);
+        covered.push(is_covered || is_quoted);
         is_covered = is_covered || is_report(tokens, n);
     }
     covered
 }
+
+/// Words before speech in quotation marks, beside past forms of saying.
+const SPEAKING: &str = "says say quote quotes form leaflet states reports diz refere relata bula folheto termo consent";
 
 /// Conjunctions whose clause may report something that the rest of the sentence goes against.
 const CONCESSIONS: &str = "although though despite while embora apesar mesmo";
@@ -300,14 +313,22 @@ pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
         return !is_present || before(1).is_some_and(|t| t.word == "been");
     }
     if token.is(RECOMMENDED) {
-        let has_subject = before(1).is_some_and(|t| !t.is(IS) && !t.is(LEAD));
+        let has_subject = before(1)
+            .is_some_and(|t| !t.is(IS) && !t.is(LEAD) && !matches!(t.word, "mais" | "most"));
         return !is_present && has_subject || near(WAS);
     }
-    if token.is(SAID) || token.is(RECORDED) {
-        return n > 0 || token.is(RECORDED);
+    if token.is(RECORDED) {
+        // "The recorded dose should be doubled."
+        return !before(1).is_some_and(|t| t.is(DETERMINER));
+    }
+    if token.is(SAID) {
+        return n > 0;
     }
     if token.is(DOCUMENT_VERB) {
         return (1..=3).any(|d| before(d).is_some_and(|t| t.is(DOCUMENT)))
+            || matches!(token.word, "says" | "reports" | "diz" | "refere")
+                && n < 4
+                && near(PATIENT)
             || (1..=4).any(|d| before(d).is_some_and(|t| t.is(ROLE)) && names_one(tokens, n - d));
     }
     let next = tokens.get(n + 1);
@@ -365,6 +386,7 @@ pub(super) fn is_nominal(tokens: &[Token<'_>], n: usize) -> bool {
         )
         && tokens[n].word != "pare"
         && tokens[n].word != "deixe"
+        && tokens[n].word != "passe"
 }
 
 #[cfg(test)]
