@@ -560,7 +560,7 @@ impl<'r, 'a, 't> Talk<'r, 'a, 't> {
         let end = (n + 1..r.tokens.len().min(n + 11))
             .find(|at| is_condition(r.word(*at)) || r.is(*at, COMPLAINT | BODY))
             .or_else(|| self.health_in(n.saturating_sub(6), n))?;
-        let reader = r.is(n, HELP) && end > n || r.has_you;
+        let reader = r.is(n, HELP) && is_condition(r.word(end)) || r.has_you;
         self.hit(from.min(end), n.max(end), PRESCRIBING, reader)
     }
 

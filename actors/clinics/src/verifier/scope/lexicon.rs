@@ -292,6 +292,8 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
         "continues",
         "combines",
         "ate",
+        "leve",
+        "leves",
     ] {
         classes.remove(word);
     }
