@@ -174,7 +174,7 @@ impl ClinicRegistry {
             let rest = word
                 .strip_prefix(&clinic.id_prefix)
                 .filter(|_| !clinic.id_prefix.is_empty())?;
-            let digits = rest.strip_prefix('-').unwrap_or(rest);
+            let digits = rest.strip_prefix(['-', '_']).unwrap_or(rest);
             let fits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
             fits.then(|| (at, format!("{}-{digits}", clinic.id_prefix)))
         })
@@ -282,6 +282,7 @@ mod tests {
         assert_eq!(registry.parse_patient_id("CARD-001"), expect(0, "CARD-001"));
         assert_eq!(registry.parse_patient_id("derm-12"), expect(1, "DERM-12"));
         assert_eq!(registry.parse_patient_id("card007"), expect(0, "CARD-007"));
+        assert_eq!(registry.parse_patient_id("card_007"), expect(0, "CARD-007"));
         for none in ["NEUR-001", "CARD", "CARD-", "CARD-1x", "XCARD-1", "001", ""] {
             assert_eq!(registry.parse_patient_id(none), None, "{none}");
         }

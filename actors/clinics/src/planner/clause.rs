@@ -35,6 +35,9 @@ pub(super) fn share_between(
             continue;
         }
         if let Some(before) = clauses.last_mut() {
+            if asks_of_patient(&fragment, before) {
+                continue;
+            }
             if repeats(&fragment, before) || narrows(&fragment, before) || widens(&fragment, before)
             {
                 continue;
@@ -90,7 +93,7 @@ impl LeavingOut {
             .filter(|base| base.sentence == fragment.sentence && base.ids.is_empty());
         let is_negated = fragment.connector == Connector::Negation;
         match (base, &fragment.topic) {
-            _ if !fragment.ids.is_empty() => refuse(),
+            (Some(_), _) if !fragment.ids.is_empty() => refuse(),
             (Some(base), Some(topic)) => {
                 base.excluded.push(topic.clone());
                 Ok(true)
@@ -148,7 +151,8 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         && fragment.ids.is_empty()
         && !fragment.record
         && !fragment.medication;
-    if only_patients && fragment.compare && next.topic.is_some() {
+    let is_compared = next.topic.is_some() || next.has_only_clinics();
+    if only_patients && fragment.compare && is_compared {
         next.patients = true;
         return true;
     }
@@ -158,13 +162,17 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         && !next.record
         && !next.medication
         && !next.taking
-        && next.clinics.is_empty()
+        && (next.clinics.is_empty() || fragment.clinics.is_empty())
         && next.ids.is_empty();
-    if let (true, true, Some(topic), Some(more)) =
-        (fragment.both, only_topic, &mut fragment.topic, &next.topic)
-    {
+    if let (true, true, Some(topic), Some(more)) = (
+        fragment.both && !fragment.compare,
+        only_topic,
+        &mut fragment.topic,
+        &next.topic,
+    ) {
         topic.and(more);
         fragment.patients |= next.patients;
+        extend_unique(&mut fragment.clinics, &next.clinics);
         let connector = next.connector;
         *next = fragment.clone();
         next.connector = connector;
@@ -205,17 +213,49 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     false
 }
 
+/// Returns whether the fragment asks something about the patients that the clause before names by id,
+/// whose record or medications answer it: "is CARD-001 on losartan or on amlodipine".
+fn asks_of_patient(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let about_them = fragment.topic.is_some()
+        && !fragment.who
+        && !fragment.count
+        && !fragment.patients
+        && !fragment.record
+        && fragment.clinics.is_empty()
+        && fragment.ids.is_empty()
+        && fragment.sentence == before.sentence
+        && !before.ids.is_empty();
+    let goes_on = !fragment.verb
+        && !fragment.medication
+        && (before.taking || before.cue)
+        && matches!(fragment.connector, Connector::And | Connector::Or);
+    // "CARD-001: losartan dose?"
+    let asks = about_them && (goes_on || fragment.dose);
+    if asks {
+        before.record |= fragment.cue;
+        before.medication |= fragment.dose || (before.record && fragment.taking);
+    }
+    asks
+}
+
 /// Returns whether the fragment only refers back to what the clause before searches: "only the ones
 /// who have it".
-fn repeats(fragment: &Fragment, before: &Fragment) -> bool {
-    before.topic.is_some()
+fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
+    // "aspirin, which patients"
+    let names_only = before.has_only_topic() && !before.asks() && fragment.patients;
+    let repeats = before.topic.is_some()
         && fragment.topic.is_none()
         && fragment.ids.is_empty()
         && fragment.clinics.is_empty()
         && !fragment.record
         && !fragment.medication
         && !fragment.all
-        && (fragment.pronoun || fragment.taking || fragment.cue || fragment.who)
+        && (fragment.pronoun || fragment.taking || fragment.cue || fragment.who || names_only);
+    if repeats {
+        before.patients |= fragment.patients;
+        before.taking |= fragment.taking;
+    }
+    repeats
 }
 
 /// Merges the fragment's topic into the clause before, if it narrows what that searches: "patients on
@@ -229,7 +269,7 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !fragment.compare
         && !before.compare
         && !(fragment.who && before.who)
-        && (before.patients || before.who || before.taking);
+        && (before.patients || before.who || before.taking || fragment.taking);
     match (&mut before.topic, &fragment.topic) {
         (Some(topic), Some(more)) if goes_on && (topic.has_medicine() || more.has_medicine()) => {
             topic.and(more);
@@ -341,7 +381,19 @@ fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
                 .and_then(|before| clauses.get_mut(before))
                 .filter(|b| lacks_place(b)),
         };
-        if let Some(clause) = next {
+        let Some(clause) = next else {
+            // "cardiology + neurology patient lists"
+            let next = clauses.get_mut(at).filter(|next| {
+                let is_list = next.topic.is_none() && next.ids.is_empty() && next.asks();
+                is_list && next.sentence == context.sentence
+            });
+            if let Some(next) = next {
+                let own = std::mem::replace(&mut next.clinics, context.clinics);
+                extend_unique(&mut next.clinics, &own);
+            }
+            continue;
+        };
+        {
             let seen_at = clause
                 .topic
                 .as_ref()

@@ -1,7 +1,10 @@
+use callboard_message::text::is_one_of;
+
 use super::phrases::{RegistryPhrases, extend_unique};
 use super::reading::{Reading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
+use super::term::TopicTerm;
 use super::tokens::QueryToken;
 use super::topic::{SearchTopic, build_topic, is_part_of_topic};
 use super::vocabulary::WordRole;
@@ -120,6 +123,17 @@ pub(super) struct QueryFragments {
     pub qualifiers: Vec<String>,
 }
 
+/// Pairs of words that leave out what follows, as `except` does.
+const NEGATING_PAIRS: [(&str, &str); 7] = [
+    ("other", "than"),
+    ("rather", "than"),
+    ("apart", "from"),
+    ("aside", "from"),
+    ("instead", "of"),
+    ("vez", "de"),
+    ("fora", "os"),
+];
+
 /// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
 /// that names a person.
 pub(super) fn split_fragments(
@@ -131,6 +145,7 @@ pub(super) fn split_fragments(
     let mut splitter = FragmentSplitter {
         query,
         registry,
+        names,
         reading: &reading,
         found: QueryFragments::default(),
         pieces: Vec::new(),
@@ -164,9 +179,14 @@ pub(super) fn split_fragments(
 /// fragment of its sentence: "show me, please, the patients", "high cholesterol, who has it".
 fn without_empty(fragments: Vec<Fragment>) -> Vec<Fragment> {
     let mut kept: Vec<Fragment> = Vec::new();
-    let mut asked_in = None;
+    let (mut asked_in, mut both_in) = (None, None);
     for mut fragment in fragments {
+        if fragment.is_empty() && fragment.both {
+            // "in common: aspirin and clopidogrel"
+            both_in = Some(fragment.sentence);
+        }
         if !fragment.is_empty() {
+            fragment.both |= both_in.take() == Some(fragment.sentence);
             fragment.asked = asked_in == Some(fragment.sentence);
             asked_in = None;
             kept.push(fragment);
@@ -184,6 +204,7 @@ fn without_empty(fragments: Vec<Fragment>) -> Vec<Fragment> {
 struct FragmentSplitter<'a> {
     query: &'a SpelledQuery,
     registry: &'a ClinicRegistry,
+    names: &'a RegistryPhrases,
     reading: &'a Reading,
     found: QueryFragments,
     /// Phrases of the fragment so far.
@@ -230,10 +251,17 @@ impl FragmentSplitter<'_> {
                 return Ok(());
             }
         };
+        let before = self.pieces.last().map_or("", |p| &*p.shown);
+        if NEGATING_PAIRS.contains(&(before, &*piece.shown)) {
+            self.pieces.pop();
+            self.separate(false, Connector::Negation)?;
+            self.negation = Some(piece.shown);
+            return Ok(());
+        }
         match role {
             // `mais` is also `more`: it compares before what is counted.
             WordRole::Join
-                if piece.shown == "mais" && self.pieces.iter().all(TaggedPhrase::is_filler) =>
+                if piece.shown == "mais" && self.pieces.iter().all(TaggedPhrase::is_lead) =>
             {
                 self.pieces.push(TaggedPhrase {
                     tag: PhraseTag::Vocabulary(WordRole::More),
@@ -306,6 +334,8 @@ impl FragmentSplitter<'_> {
     }
 
     fn build(&mut self) -> Result<Fragment, PlanRefusal> {
+        self.qualify_conditions();
+        self.refuse_unit()?;
         let mut fragment = read_roles(&self.pieces, self.registry)?;
         let is_negated = self.negation.is_some();
         let without_ids = fragment.ids.is_empty() && !is_negated;
@@ -324,6 +354,10 @@ impl FragmentSplitter<'_> {
             refuse_names(&self.pieces, self.reading.is_title_case)?;
         }
         fragment.topic = build_topic(&self.pieces)?;
+        let has_medicine = fragment
+            .topic
+            .as_ref()
+            .is_some_and(SearchTopic::has_medicine);
         self.read_number_of_clinic(&mut fragment);
         self.check_filters(&fragment)?;
         self.check_unknown(&fragment)?;
@@ -331,6 +365,7 @@ impl FragmentSplitter<'_> {
             fragment.topic = None;
         }
         self.refuse_own_complaint(&fragment)?;
+        self.refuse_order(&fragment, has_medicine)?;
         // "and what they take"
         let asks_treatment = fragment.what && fragment.taking && fragment.topic.is_none();
         fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();
@@ -491,14 +526,86 @@ impl FragmentSplitter<'_> {
             let is_state = previous == "i" && STATES.contains(&&*piece.shown);
             (is_of_user(piece) && piece.shown != "i") || is_state
         };
-        let about_patients =
-            fragment.patients || !fragment.clinics.is_empty() || !fragment.ids.is_empty();
+        let about_patients = fragment.patients
+            || fragment.who
+            || !fragment.clinics.is_empty()
+            || !fragment.ids.is_empty();
         match self.pieces.iter().enumerate().find(|piece| is_own(*piece)) {
             Some((_, piece)) if fragment.topic.is_some() && !about_patients => {
                 Err(PlanRefusal::Advice(piece.shown.clone()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Takes a medical word beside a condition that clinics list for one of its qualities, which isn't
+    /// searched: "itchy hives". A disease of another specialty is none.
+    fn qualify_conditions(&mut self) {
+        let is_listed = |at: Option<usize>| match at.and_then(|at| self.pieces.get(at)) {
+            Some(piece) => matches!(&piece.tag, PhraseTag::Term(t) if !t.clinics.is_empty()),
+            None => false,
+        };
+        let qualifies = |at: usize| match &self.pieces[at].tag {
+            PhraseTag::Term(term) => {
+                term.clinics.is_empty()
+                    && !term.is_medicine
+                    && !self.names.is_foreign(&term.chapters)
+                    && (is_listed(at.checked_sub(1)) || is_listed(at.checked_add(1)))
+            }
+            _ => false,
+        };
+        let found: Vec<usize> = (0..self.pieces.len()).filter(|at| qualifies(*at)).collect();
+        for at in found {
+            self.pieces[at].tag = PhraseTag::Vocabulary(WordRole::Qualifier);
+        }
+    }
+
+    /// Refuses a unit of a hospital that is no clinic here: "the kidney unit".
+    fn refuse_unit(&self) -> Result<(), PlanRefusal> {
+        const UNITS: &str = "unit ward department clinic centre center unidade enfermaria";
+        let is_other = |p: &TaggedPhrase| {
+            let seen = |t: &TopicTerm| !t.clinics.is_empty() || t.is_medicine;
+            matches!(&p.tag, PhraseTag::Term(term) if !seen(term))
+        };
+        let pair = self.pieces.windows(2).find(|pair| {
+            (is_other(&pair[0]) && is_one_of(&pair[1].shown, UNITS))
+                || (is_other(&pair[1]) && is_one_of(&pair[0].shown, UNITS))
+        });
+        match pair {
+            Some(pair) => Err(PlanRefusal::NoSuchSpecialty {
+                specialty: format!("{} {}", pair[0].shown, pair[1].shown),
+                specialties: self.registry.specialties(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a question whether a patient may take something, and an order to give it: "can CARD-001 take
+    /// aspirin", "put CARD-001 on aspirin".
+    fn refuse_order(&self, fragment: &Fragment, has_medicine: bool) -> Result<(), PlanRefusal> {
+        const MAY: &str = "can could may might pode podem poderia";
+        const GIVE: &str =
+            "put give start move coloque coloca colocar dê dá dar ponha põe administre administer";
+        let is_whom = |at: usize| {
+            let role = |r| self.pieces[at].tag == PhraseTag::Vocabulary(r);
+            matches!(self.pieces[at].tag, PhraseTag::Id(..))
+                || role(WordRole::Patients)
+                || role(WordRole::OnePatient)
+        };
+        let has_data = fragment.record || fragment.medication;
+        for at in 1..self.pieces.len() {
+            let (before, here) = (&*self.pieces[at - 1].shown, &*self.pieces[at].shown);
+            let may = (is_one_of(before, MAY) && is_whom(at))
+                || (is_one_of(here, MAY) && is_whom(at - 1));
+            if may && fragment.taking && !has_data {
+                return Err(PlanRefusal::Advice(here.to_owned()));
+            }
+            let gives = is_one_of(before, GIVE) && matches!(self.pieces[at].tag, PhraseTag::Id(..));
+            if gives && has_medicine && !has_data {
+                return Err(PlanRefusal::Change(before.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether the fragment asks what something is: `what is psoriasis`.
@@ -539,22 +646,19 @@ fn is_of_user(piece: &TaggedPhrase) -> bool {
 
 /// Returns whether the phrase at `at` is a verb whose receiver is the user: `send me`, `mande-me`.
 fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
-    const VERBS: [&str; 12] = [
-        "send", "share", "update", "run", "repeat", "mande", "mandar", "envie", "enviar", "repita",
-        "copy", "write",
-    ];
     let is_user = |at: Option<usize>| {
         let shown = at.and_then(|at| pieces.get(at)).map(|p| &*p.shown);
         matches!(shown, Some("me" | "us" | "nos"))
     };
-    VERBS.contains(&&*pieces[at].shown)
-        && (is_user(at.checked_add(1)) || is_user(at.checked_sub(1)))
+    let shown = &pieces[at].shown;
+    shown.ends_with("-me")
+        || shown.ends_with("-nos")
+        || is_user(at.checked_add(1))
+        || is_user(at.checked_sub(1))
 }
 
-/// Returns whether the phrase at `at` is a verb such as `repeat` that stands for a request beside what is
-/// asked for: "repeat the list of cardiology patients".
-fn is_repetition(pieces: &[TaggedPhrase], at: usize) -> bool {
-    const VERBS: [&str; 6] = ["repeat", "repita", "repetir", "run", "execute", "executar"];
+/// Returns whether a fragment asks for patients: "repeat the list of cardiology patients".
+fn has_request(pieces: &[TaggedPhrase]) -> bool {
     let is_asked_for = |p: &TaggedPhrase| {
         matches!(
             p.tag,
@@ -564,7 +668,7 @@ fn is_repetition(pieces: &[TaggedPhrase], at: usize) -> bool {
                 | PhraseTag::Vocabulary(WordRole::Patients)
         )
     };
-    VERBS.contains(&&*pieces[at].shown) && pieces.iter().any(is_asked_for)
+    pieces.iter().any(is_asked_for)
 }
 
 fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
@@ -577,6 +681,9 @@ fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
 /// The refusal of a phrase that must not be planned.
 fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Fragment, PlanRefusal> {
     let mut fragment = Fragment::default();
+    /// Units of doses. With an id they ask for the dose; else they would select by it.
+    const UNITS: &str = "mg mcg ug ml";
+    let has_id = pieces.iter().any(|p| matches!(p.tag, PhraseTag::Id(..)));
     let mut plural = false;
     for (at, piece) in pieces.iter().enumerate() {
         let word = || piece.shown.clone();
@@ -619,16 +726,21 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
             }
             WordRole::NameCue | WordRole::Identity => fragment.identity = true,
             // "send me the list"
-            WordRole::Change if is_to_user(pieces, at) || is_repetition(pieces, at) => {
-                fragment.verb = true;
+            WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
+            WordRole::Repeat if has_request(pieces) => fragment.verb = true,
+            WordRole::Change | WordRole::Send | WordRole::Repeat => {
+                return Err(PlanRefusal::Change(word()));
             }
-            WordRole::Change => return Err(PlanRefusal::Change(word())),
             WordRole::Advice => return Err(PlanRefusal::Advice(word())),
             // "overlap between losartan and amlodipine"
             WordRole::Combine if pieces.iter().any(|p| matches!(p.tag, PhraseTag::Term(_))) => {
                 (fragment.all, fragment.both) = (true, true);
             }
             WordRole::Combine => return Err(PlanRefusal::Join(word())),
+            // "how many mg of losartan does CARD-001 take"
+            WordRole::Filter if is_one_of(&piece.shown, UNITS) && has_id => {
+                (fragment.medication, fragment.dose) = (true, true);
+            }
             WordRole::Filter => return Err(PlanRefusal::Filter(word())),
             // "que remédios tomam …", "o que toma …", "how are … treated"
             WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use callboard_message::text::fold;
 
+use super::spelling::NearWords;
 use super::tokens::{QueryToken, QueryWord, singular};
 use super::vocabulary::word_role;
 
@@ -199,6 +200,21 @@ impl ClinicalLexicon {
         self.medicines.get(&medicine_key(folded)).copied()
     }
 
+    /// Returns the generic name of the one medicine that a misspelt word probably stands for, by its
+    /// English and Portuguese names of one word and its brands; `None` if there is none, or several.
+    pub fn near_medicine(&self, folded: &str, errors_max: usize) -> Option<&'static str> {
+        let key = medicine_key(folded);
+        let mut near = NearWords::new(&key);
+        let keys = self.medicines.keys().map(String::as_str);
+        near.collect(keys.filter(|key| !key.contains(' ')), errors_max);
+        let mut found = near
+            .corrections()
+            .iter()
+            .filter_map(|key| self.medicines.get(*key).copied());
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)
+    }
+
     /// Returns a medical word by its folded form, or that without a plural `s`.
     pub fn word(&self, folded: &str) -> Option<MedicalWord> {
         let find = |wanted: &str| {
@@ -209,6 +225,11 @@ impl ClinicalLexicon {
             self.words.get(at).copied()
         };
         find(folded).or_else(|| find(singular(folded)))
+    }
+
+    /// Returns whether a word consists of medical words that hyphens join: `guillain-barre`.
+    pub fn is_compound(&self, folded: &str) -> bool {
+        folded.contains('-') && folded.split('-').all(|part| self.word(part).is_some())
     }
 
     /// Returns whether a word in folded form is part of a term's phrase or of a medicine's name.

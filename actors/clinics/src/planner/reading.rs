@@ -46,18 +46,25 @@ impl SpelledQuery {
                 break;
             }
             let word = word.clone();
-            let near = near_words(&word, names, word.is_capitalized && !after_stop);
-            match near.corrections() {
-                [known] => {
-                    this.notes
-                        .push(format!("I read \"{}\" as \"{known}\".", word.text));
+            let is_name_like = word.is_capitalized && !after_stop;
+            let near = near_words(&word, names, is_name_like);
+            let medicine = || LEXICON.near_medicine(word.bare(), errors_max(&word, is_name_like));
+            let (correction, shown) = match near.corrections() {
+                // Quoted, it would be a medicine that no clinic has.
+                [] => (medicine(), "a word".to_owned()),
+                [known] => (Some(*known), format!("\"{}\"", word.text)),
+                _ => (None, String::new()),
+            };
+            match correction {
+                Some(known) => {
+                    this.notes.push(format!("I read {shown} as \"{known}\"."));
                     this.tokens[at] = QueryToken::Word(QueryWord {
-                        text: (*known).to_owned(),
-                        folded: (*known).to_owned(),
+                        text: known.to_owned(),
+                        folded: known.to_owned(),
                         ..word
                     });
                 }
-                _ => {
+                None => {
                     let suggestions = near.suggestions().map(str::to_owned).collect();
                     this.suggestions.insert(word.text, suggestions);
                 }
@@ -90,7 +97,17 @@ fn is_known(word: &QueryWord, registry: &ClinicRegistry, names: &RegistryPhrases
         || names.has_word(folded)
         || LEXICON.is_term_word(folded)
         || LEXICON.word(folded).is_some()
+        || LEXICON.is_compound(folded)
         || names.stem_match(word).is_some()
+}
+
+/// Returns how many typing errors a correction of the word may have.
+fn errors_max(word: &QueryWord, is_name_like: bool) -> usize {
+    // `urology` isn't `neurology`.
+    match is_specialty(word.bare()) || is_name_like {
+        true => 1,
+        false => 2,
+    }
 }
 
 /// Returns the known words near to an unknown one: of the registry, of the vocabulary and of terms,
@@ -102,12 +119,7 @@ fn near_words<'a>(
 ) -> NearWords<'a> {
     let folded = word.bare();
     let mut near = NearWords::new(folded);
-    // `urology` isn't `neurology`.
-    let errors_max = if is_specialty(folded) || is_name_like {
-        1
-    } else {
-        2
-    };
+    let errors_max = errors_max(word, is_name_like);
     near.collect(names.words(), errors_max);
     near.collect(LEXICON.term_words(), errors_max);
     if !is_name_like && !is_specialty(folded) {

@@ -137,8 +137,7 @@ impl<'a> PlanRules<'a> {
     }
 
     /// Plans a search for `topic`: at the named clinics; else at those that list a condition in it;
-    /// else at all clinics, if the clause asks for anything. Otherwise the clause is refused with
-    /// [`PlanRefusal::SayWhat`]. Returns the clinics and numbers of the steps.
+    /// else at all clinics. Returns the clinics and numbers of the steps.
     fn plan_search(
         &self,
         clause: &Fragment,
@@ -146,14 +145,12 @@ impl<'a> PlanRules<'a> {
         graph: &mut StepGraph,
     ) -> Result<Vec<(usize, u32)>, PlanRefusal> {
         let seen_at = topic.seen_at();
-        let asks = clause.has_subject() || clause.asks() || clause.cue || clause.all;
         let at = match [&clause.clinics, &seen_at]
             .into_iter()
             .find(|clinics| !clinics.is_empty())
         {
             Some(clinics) => clinics,
-            None if asks => &self.all_clinics(),
-            None => return Err(self.say_what()),
+            None => &self.all_clinics(),
         };
         let words: Vec<&str> = topic.shown.split(' ').collect();
         if words.len() > TOPIC_WORDS_MAX {

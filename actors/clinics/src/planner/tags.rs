@@ -1,11 +1,13 @@
 //! Classification of the words and phrases of a query.
 
+use callboard_message::text::{fold, is_one_of};
+
 use super::lexicon::LEXICON;
 use super::phrases::{PhraseKind, RegistryPhrases};
 use super::reading::Reading;
 use super::refusal::PlanRefusal;
 use super::term::TopicTerm;
-use super::tokens::{QueryToken, QueryWord, looks_like_an_id};
+use super::tokens::{NUMBER_WORDS, QueryToken, QueryWord, looks_like_an_id};
 use super::vocabulary::{WordRole, is_specialty, word_role};
 use crate::plan::ClinicRegistry;
 
@@ -19,6 +21,16 @@ pub(super) struct TaggedPhrase {
 }
 
 impl TaggedPhrase {
+    /// Returns whether it may stand before what is asked for: a filler, a verb, or a word such as `who`
+    /// or `has`.
+    pub fn is_lead(&self) -> bool {
+        use WordRole::{Cue, Filler, Verb, What, Who};
+        matches!(
+            self.tag,
+            PhraseTag::Vocabulary(Filler | Verb | What | Who | Cue)
+        )
+    }
+
     pub fn is_filler(&self) -> bool {
         self.tag == PhraseTag::Vocabulary(WordRole::Filler)
     }
@@ -64,12 +76,15 @@ pub(super) fn next_phrase(
         };
         (used, Some(phrase))
     };
-    if let Some(digits) = tokens.get(1).and_then(QueryToken::as_word)
+    // "card 7", "CARD no. 7"
+    let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let between = usize::from(after(1).is_some_and(|w| is_one_of(&w.folded, NUMBER_WORDS)));
+    if let Some(digits) = after(1 + between)
         && digits.folded.bytes().all(|b| b.is_ascii_digit())
         && let Some((clinic, id)) =
             registry.parse_patient_id(&format!("{}-{}", word.folded, digits.folded))
     {
-        return Ok(phrase(2, PhraseTag::Id(clinic, id)));
+        return Ok(phrase(2 + between, PhraseTag::Id(clinic, id)));
     }
     let listed = names.longest_match(tokens);
     let listed_words = listed.map_or(0, |found| found.words.len());
@@ -90,10 +105,11 @@ pub(super) fn next_phrase(
         let tag = match found.means {
             PhraseKind::Condition => {
                 let typed = phrase(found.words.len(), PhraseTag::Unknown).1;
-                PhraseTag::Term(TopicTerm::listed(
-                    &typed.map(|p| p.shown).unwrap_or_default(),
-                    &found.clinics,
-                ))
+                let typed = typed.map(|p| p.shown).unwrap_or_default();
+                // Clinics know their conditions as they are listed: `eczema`, not `eczemas`.
+                let is_listed = fold(&typed) == fold(&found.text);
+                let text = if is_listed { &typed } else { &found.text };
+                PhraseTag::Term(TopicTerm::listed(text, &found.clinics))
             }
             means => PhraseTag::Clinic(means, found.clinics.clone()),
         };
@@ -181,6 +197,10 @@ fn tag_other(
             true => PhraseTag::Weak,
             false => PhraseTag::Term(TopicTerm::word(&word.text, found.chapters)),
         });
+    }
+    if LEXICON.is_compound(folded) {
+        let chapters = LEXICON.chapters(folded);
+        return Ok(PhraseTag::Term(TopicTerm::word(&word.text, &chapters)));
     }
     if folded.starts_with("clinic_") || folded.starts_with("clinica_") {
         let clinics = registry

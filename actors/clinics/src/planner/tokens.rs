@@ -67,13 +67,26 @@ pub(super) fn looks_like_an_id(folded: &str) -> bool {
     letters > 0 && digits.len() >= DIGITS_MIN && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Abbreviated titles. A full stop after them doesn't end a sentence.
-const TITLES: &str = "dr dra mr mrs sr sra";
+/// Returns whether a full stop after a word doesn't end a sentence: it abbreviates a title, or a word
+/// for a number (`no. 7`).
+fn is_abbreviated(word: &str, after: &[char]) -> bool {
+    const TITLES: &str = "dr dra mr mrs sr sra";
+    let is_number = || {
+        let next = after.iter().find(|c| !c.is_whitespace());
+        next.is_some_and(char::is_ascii_digit)
+    };
+    is_one_of(word, TITLES) || (is_one_of(word, NUMBER_WORDS) && is_number())
+}
+
+/// Words before the number of an id.
+pub(super) const NUMBER_WORDS: &str = "no nr num n number numero id";
 
 /// Splits the text of a query, or a phrase of the registry, into words and separators. Other signs,
 /// such as quotation marks, are dropped.
 pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
-    let chars: Vec<char> = normalize(text).chars().collect();
+    let text = format!(" {}", normalize(text));
+    let text = text.replace(" w/o ", " without ").replace(" w/", " with ");
+    let chars: Vec<char> = text.chars().collect();
     let mut tokens = Vec::new();
     let mut word = String::new();
     for (at, &c) in chars.iter().enumerate() {
@@ -81,7 +94,7 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
             word.push(c);
             continue;
         }
-        let title = c == '.' && is_one_of(&word.to_lowercase(), TITLES);
+        let title = c == '.' && is_abbreviated(&word.to_lowercase(), &chars[at + 1..]);
         end_word(&mut word, &mut tokens);
         match c {
             '.' if title => {}
@@ -162,6 +175,7 @@ mod tests {
             ("clinic_a: psoríase?", "clinic_a , psoríase ."),
             ("-a- 'b' a\u{0}b", "a b a b"),
             ("Dr. Silva. Next", "dr silva . next"),
+            ("CARD no. 7 w/o MS", "card no 7 without ms"),
             ("", ""),
         ] {
             assert_eq!(shown(text), expect, "{text:?}");

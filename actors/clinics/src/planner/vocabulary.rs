@@ -60,6 +60,10 @@ pub(super) enum WordRole {
     Ignore,
     /// Verb for changing, sending or copying data. The planner refuses it.
     Change,
+    /// Verb such as `send`: a request if its receiver is the user, else as [`Self::Change`].
+    Send,
+    /// Verb such as `repeat`: a request beside what is asked for, else as [`Self::Change`].
+    Repeat,
     /// Request for a physician's judgement. The planner refuses it.
     Advice,
     /// Request to combine data of clinics. The planner refuses it.
@@ -90,11 +94,13 @@ pub(super) enum WordRole {
 const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
-         tell read open print enumerate which identify locate bring need want \
+         tell read open print enumerate which identify locate bring need want lemme gimme \
          liste lista listar listem mostre mostrar mostra mostrem exiba exibir veja ver verifique verificar verifica \
          cheque checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise \
          pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
-         identifique abre abra abrir passa passe revele revelar apresente apresentar reveal rode puxa puxe puxar",
+         identifique identificar abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
+         showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
+         listagem precisar",
         Verb,
     ),
     ("what what's whats", What),
@@ -109,25 +115,25 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     ("than", Than),
     (
-        "patients people persons folks pts those ones cases anyone anybody everyone everybody someone somebody takers \
-         users sufferers roster census caseload \
-         pacientes pessoas aqueles aquelas casos doentes utentes alguem portador portadora portadores portadoras",
+        "patients people persons folks individuals outpatients inpatients clients guys pts ppl those ones cases whoever anyone anybody everyone everybody someone somebody takers \
+         users sufferers survivors roster census caseload cohort \
+         pacientes pessoas aqueles aquelas casos doentes utentes usuarios individuos clientes malta galera alguem portador portadora portadores portadoras",
         Patients,
     ),
     (
-        "patient paciente doente utente mr mrs ms dr sr sra senhor senhora",
+        "patient pt person outpatient inpatient client pessoa individuo paciente doente utente usuario mr mrs ms dr sr sra senhor senhora",
         OnePatient,
     ),
-    ("who who's whose whom quem", Who),
+    ("who who's whos whose whom who've quem", Who),
     (
-        "record records chart charts file files details detail info information data profile \
+        "record records chart charts file files details detail info information data profile notes note findings \
          prontuario prontuarios ficha fichas detalhes detalhe informacoes informacao dados registro registros \
-         registo registos perfil processo processos",
+         registo registos perfil processo processos notas anotacao anotacoes observacao observacoes",
         Record,
     ),
     (
         "medication medications medicine medicines meds med drug drugs prescription prescriptions pills tablets \
-         regimen \
+         regimen rx script scripts \
          medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita receitas \
          farmaco farmacos comprimidos",
         Medication,
@@ -138,13 +144,15 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "take takes taking took taken use uses using used prescribed on receive receives receiving medicated treated \
-         therapy treatment \
+         therapy treatment treatments therapies therapeutic taken prescribing consume consumes started \
          toma tomam tomando tomar usa usam usando usar uso recebe recebem recebendo medicado medicada medicados \
-         medicadas tratado tratada tratados tratadas tratamento terapia",
+         medicadas tratado tratada tratados tratadas tratamento tratamentos terapia receitado receitada receitados receitadas prescrito prescrita \
+         prescritos prescritas prescreveu prescreveram receitou receitaram terapeutica utilizar iniciou",
         Taking,
     ),
     (
-        "with have has had having got suffering suffer suffers apresenta apresentam com tem tenha tenham possui possuem sofre sofrem",
+        "with have has had having got gets suffering suffer suffers suffered carry carries experienced \
+         apresenta apresentam com tem tenha tenham possui possuir sofrer padecer",
         Cue,
     ),
     (
@@ -156,7 +164,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         All,
     ),
     (
-        "both together simultaneously ambos ambas simultaneamente juntos",
+        "both common comum together simultaneously concurrently ambos ambas simultaneamente juntos juntas",
         Both,
     ),
     (
@@ -167,35 +175,41 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't haven't hasn't except excluding exclude without neither nor never \
-         off nao sem exceto excepto excluindo nem nunca menos salvo",
+        "not don't dont doesn't doesnt isn't aren't haven't hasn't except excluding exclude without lacking besides neither nor never \
+         off minus nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
     (
-        "ignore disregard skip forget ignora ignorar esqueca esquece esquecer desconsidere",
+        "ignore disregard skip forget ignorar esqueca esquece esquecer desconsiderar",
         Ignore,
     ),
     (
-        "delete remove erase drop update change edit modify insert add create send email mail forward export dump \
-         download upload transfer share copy write save overwrite cancel execute run disable enable \
-         translate decode repeat release encode obey pretend register \
-         apague apagar exclua excluir remova remover delete deletar atualize atualizar altere alterar mude mudar edite \
-         editar insira inserir adicione adicionar crie criar envie enviar mande mandar exporte exportar baixe baixar \
-         copie copiar salve salvar cancele cancelar agende agendar marque marcar execute executar traduza traduzir \
-         repita repetir libere liberar desliga desligue desligar desative acrescente acrescentar anote anotar \
-         decodifique finja elimine eliminar",
+        "delete remove erase drop change edit modify insert add create forward export dump rename replace \
+         download upload transfer save overwrite cancel disable enable reschedule book appointment \
+         appointments translate decode release encode obey pretend register \
+         apagar exclua excluir remover deletar atualizar altere alterar mudar editar insira inserir adicionar criar \
+         exportar baixar salvar cancelar agende agendar marque marcar remarcar traduza traduzir liberar desligue \
+         desligar desativar acrescentar anotar decodifique finja eliminar trocar substitua substituir",
         Change,
     ),
     (
-        "diagnose diagnosing prescribe recommend recommends recommended suggest advise treat should best better stop \
-         start increase reduce adjust cure safe dangerous \
+        "send email mail share update copy write draft mandar envie enviar copiar escreva escrever",
+        Send,
+    ),
+    ("repeat run execute repita repetir executar rodar", Repeat),
+    (
+        "diagnose diagnosing prescribe recommend recommends recommended recommendation suggest suggestion advise advice treat should \
+         best better stop start increase decrease reduce raise double halve switch adjust titrate taper cure safe \
+         dangerous harmful explain define meaning means interaction interactions contraindication contraindications \
+         contraindicated side-effect side-effects prognosis predict ought \
          diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
          aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
-         reduza reduzir ajuste ajustar cure curar",
+         reduza reduzir ajustar diminuir suspender curar explicar explique significa significado interacao \
+         interacoes contraindicacao contraindicacoes efeitos prognostico effect effects conselho recomendacao perigoso posso",
         Advice,
     ),
     (
-        "join merge combine correlate intersect cross-reference cross overlap junte juntar combine combinar cruze \
+        "join merge combine combined combination combinacao correlate intersect intersection intersecao interseccao cross-reference cross overlap overlapping junte juntar combine combinar cruze \
          cruzar correlacione correlacionar",
         Combine,
     ),
@@ -230,12 +244,14 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
-         uncontrolled controlled aguda agudo recorrente persistente controlada controlado descontrolada",
+         uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada",
         Qualifier,
     ),
     ("of de da do das dos del", Of),
     (
-        "a an the two three any overview some please pls plz kindly thanks thank you hello hi hey can could would will \
+        "a an the two three any love hope hoping wonder wondering happen happens curious appreciate appreciated cheers thx \
+         tks sec minute bother question questions wanted wants trying try colleague boss meeting audit think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
+         basically simply nowadays lately overview some please pls plz kindly thanks thank you hello hi hey can could would will \
          may might shall i we me us my our ours i'm i'd i'll i've we're you're they're she he like from in at to by as well that this these there \
          here is are was were be been being am does did done doing about regarding concerning same currently \
          current active now already just only still yet ever once history historico registered listed recorded known diagnosed confirmed \
@@ -251,7 +267,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          round treating treats manage managed managing monitor monitored monitoring follows care cared \
          caring handle handled sorry story exactly single individual individually separately alone \
          apart line lines item items thing things summary report reports entries entry \
-         roll group groups common altogether mind possible quick brief short kept keep keeps held \
+         roll group groups altogether mind possible quick brief short kept keep keeps held \
          hold put gone down away came your following particular specific certain one own again really actually quickly quick asap \
          affected living follow-up enough go along \
          o os as dois duas tres um uma uns umas algum alguma alguns algumas qualquer quaisquer por favor obrigado \
@@ -267,7 +283,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir comum eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
         Filler,
     ),
 ];
@@ -278,17 +294,64 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 const SPECIALTIES: &str = "pediatrics paediatrics pediatric paediatric psychiatry psychiatric psychiatrist orthopedics \
      orthopaedics orthopedic orthopaedic obstetrics obstetric geriatrics geriatric dentistry dentist radiotherapy \
      physiotherapy nutrition pediatria pediatra psiquiatria psiquiatra ortopedia ortopedista obstetricia obstetra \
-     geriatria geriatra odontologia dentista fisioterapia nutricao";
+     geriatria geriatra odontologia dentista fisioterapia nutricao gastro oncologic oncologico oncologicos \
+     oncologica onco haemato hemato nephro nefro pneumo pulmo endocrino uro gyn gyno gineco ophthalmo oftalmo ent otorrino \
+     rheumato reumato psych psiq ortho orto peds maternity maternidade emergency emergencia urgencia icu uti physio \
+     fisio dental";
 
 static ROLES_BY_WORD: WordTable<WordRole> = LazyLock::new(|| word_table(WORD_ROLES));
 
 /// Returns the role of a word in folded form (lower case, without accents). A word that isn't in
-/// the vocabulary has the role that it has without its plural `s`; `None` if that isn't either.
+/// the vocabulary has the role that it has without its plural `s`, without an attached pronoun
+/// (`diz-me`), or as the infinitive of a Portuguese verb (`apaga`, `sofreram`); `None` if none of
+/// these is in it.
 pub(super) fn word_role(folded: &str) -> Option<WordRole> {
-    ROLES_BY_WORD
-        .get(folded)
-        .or_else(|| ROLES_BY_WORD.get(singular(folded)))
-        .copied()
+    let known = |word: &str| {
+        let role = ROLES_BY_WORD.get(word);
+        role.or_else(|| ROLES_BY_WORD.get(singular(word))).copied()
+    };
+    let role = |word: &str| known(word).or_else(|| verb_role(word));
+    role(folded).or_else(|| role(without_pronoun(folded)?))
+}
+
+/// Returns a Portuguese verb without the pronoun that a hyphen attaches to it; `None` if there is none.
+fn without_pronoun(folded: &str) -> Option<&str> {
+    const PRONOUNS: &str = "me nos lhe lhes te se o a os as lo la los las";
+    let (verb, pronoun) = folded.rsplit_once('-')?;
+    is_one_of(pronoun, PRONOUNS).then_some(verb)
+}
+
+/// Returns the role of a Portuguese verb, by its infinitive, from a regular form of it.
+fn verb_role(folded: &str) -> Option<WordRole> {
+    /// Endings of the present tense and of orders, by the infinitive's ending.
+    const PRESENT: [(&str, &str); 3] = [
+        ("ar", "a as am amos o e es em ando"),
+        ("er", "e es em emos o a as am endo"),
+        ("ir", "e es em imos o a as am indo"),
+    ];
+    /// Endings of the past and of participles.
+    const PAST: [(&str, &str); 3] = [
+        ("ar", "ou aram ava avam ei aste ado ada ados adas"),
+        ("er", "eu eram ia iam ido ida idos idas"),
+        ("ir", "iu iram ia iam ido ida idos idas"),
+    ];
+    const STEM_LETTERS_MIN: usize = 2;
+    let infinitive = |(infinitive, endings): (&str, &str)| {
+        let stems = endings.split(' ').filter_map(|e| folded.strip_suffix(e));
+        stems
+            .filter(|stem| stem.len() >= STEM_LETTERS_MIN)
+            .find_map(|stem| ROLES_BY_WORD.get(&*format!("{stem}{infinitive}")).copied())
+    };
+    let requests = |role: &WordRole| {
+        matches!(
+            role,
+            Verb | Taking | Cue | Change | Send | Repeat | Advice | Combine | Ignore
+        )
+    };
+    // "alterado" tells a state, which nobody requests.
+    let tells = |role: &WordRole| matches!(role, Verb | Taking | Cue);
+    let present = PRESENT.into_iter().find_map(infinitive).filter(requests);
+    present.or_else(|| PAST.into_iter().find_map(infinitive).filter(tells))
 }
 
 /// Returns the words of the vocabulary that a misspelt word may stand for: those that request, and
@@ -297,7 +360,15 @@ pub(super) fn role_words() -> impl Iterator<Item = &'static str> {
     let is_plain = |role: WordRole| {
         matches!(
             role,
-            Verb | Count | Patients | OnePatient | Record | Medication | Dose | Taking | Clinics
+            Verb | Count
+                | Cue
+                | Patients
+                | OnePatient
+                | Record
+                | Medication
+                | Dose
+                | Taking
+                | Clinics
         )
     };
     WORD_ROLES
