@@ -496,6 +496,7 @@ impl FragmentSplitter<'_> {
         // A list of patients, or general knowledge about a topic: the word may be what matters.
         let is_bare_list = fragment.patients && fragment.topic.is_none() && fragment.ids.is_empty();
         let is_general = fragment.topic.is_some()
+            && fragment.ids.is_empty()
             && !fragment.has_subject()
             && !fragment.who
             && !fragment.cue

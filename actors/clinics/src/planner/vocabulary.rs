@@ -250,7 +250,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("of de da do das dos del", Of),
     (
         "a an the two three any love hope hoping wonder wondering happen happens curious appreciate appreciated cheers thx \
-         tks sec minute bother question questions wanted wants trying try colleague boss meeting audit think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
+         tks sec minute bother question questions wanted wants trying try colleague boss meeting audit call duty rest think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
          basically simply nowadays lately overview some please pls plz kindly thanks thank you hello hi hey can could would will \
          may might shall i we me us my our ours i'm i'd i'll i've we're you're they're she he like from in at to by as well that this these there \
          here is are was were be been being am does did done doing about regarding concerning same currently \
