@@ -123,6 +123,9 @@ pub(super) struct QueryFragments {
     pub qualifiers: Vec<String>,
 }
 
+/// Units of doses. With an id they ask for the dose; else they would select by it.
+const DOSE_UNITS: &str = "mg mcg ug ml";
+
 /// Pairs of words that leave out what follows, as `except` does.
 const NEGATING_PAIRS: [(&str, &str); 7] = [
     ("other", "than"),
@@ -682,8 +685,6 @@ fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
 /// The refusal of a phrase that must not be planned.
 fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Fragment, PlanRefusal> {
     let mut fragment = Fragment::default();
-    /// Units of doses. With an id they ask for the dose; else they would select by it.
-    const UNITS: &str = "mg mcg ug ml";
     let has_id = pieces.iter().any(|p| matches!(p.tag, PhraseTag::Id(..)));
     let mut plural = false;
     for (at, piece) in pieces.iter().enumerate() {
@@ -739,7 +740,7 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
             }
             WordRole::Combine => return Err(PlanRefusal::Join(word())),
             // "how many mg of losartan does CARD-001 take"
-            WordRole::Filter if is_one_of(&piece.shown, UNITS) && has_id => {
+            WordRole::Filter if has_id && is_one_of(&piece.shown, DOSE_UNITS) => {
                 (fragment.medication, fragment.dose) = (true, true);
             }
             WordRole::Filter => return Err(PlanRefusal::Filter(word())),
