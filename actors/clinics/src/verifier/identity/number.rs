@@ -305,6 +305,7 @@ fn digit_run(tokens: &Tokens<'_>, at: usize) -> Option<DigitRun> {
     // A bracket around the whole number isn't part of it.
     if run.paren && !run.signs.contains(&b')') && !plus {
         run.first += 1;
+        run.paren = false;
     }
     // The last group may be an amount of its own: "… 4567 50 mg".
     if run.signs.last() == Some(&b' ') && tokens.is(run.last + 1, MEASURE) {

@@ -483,7 +483,7 @@ impl Builder<'_, '_> {
             set(pending);
         } else if scope.is_prescription {
             match self.last {
-                Some(last) => set(&mut self.claims[last]),
+                Some(last) => self.change_earlier(last, set),
                 None if !self.carried.is_empty() => {
                     let claim = self.new_claim(self.carried.clone(), true);
                     set(&mut self.claims[claim]);
@@ -491,6 +491,21 @@ impl Builder<'_, '_> {
                 None => set(pending),
             }
         }
+    }
+
+    /// Applies a schedule, a route and so on to a claim of an earlier sentence. A route that excludes
+    /// the claim's own belongs to another claim about the same medicine: "oral. Uses the sublingual
+    /// tablet about once a month".
+    fn change_earlier(&mut self, last: usize, set: &dyn Fn(&mut Claim)) {
+        let mut changed = self.claims[last].clone();
+        set(&mut changed);
+        if changed.route != Some(0) {
+            self.claims[last] = changed;
+            return;
+        }
+        let other = self.new_claim(changed.substances, true);
+        set(&mut self.claims[other]);
+        self.last = Some(other);
     }
 
     /// Sets the unit of the amount without one, or keeps it for the next amount.
