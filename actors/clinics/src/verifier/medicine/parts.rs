@@ -440,7 +440,10 @@ impl PartView<'_> {
                 .iter()
                 .enumerate()
                 .all(|(n, t)| place.contains(&(n + self.range.start)) || t.sign().is_some());
-        let is_stated = before.iter().any(|t| t.is(flags::LABEL | flags::TAKING));
+        // "Plaques on elbows, about 8% of the body" tells no taking.
+        let is_stated = before
+            .iter()
+            .any(|t| t.is(flags::LABEL | flags::TAKING) && !t.is_word(&["on", "em"]));
         let is_labelled = is_stated || before.iter().all(|t| t.sign().is_some());
         // "0.1% each time", "2% per dose"
         let after = &self.tokens[place.end..self.range.end.max(place.end)];
