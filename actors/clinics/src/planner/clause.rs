@@ -156,8 +156,22 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.patients = true;
         return true;
     }
-    // "patients with both psoriasis and eczema": one search for both, because clinics match all
-    // words
+    if join_topics(fragment, next) {
+        return true;
+    }
+    // "for CARD-001, check medications"
+    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
+    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
+        next.ids = fragment.ids.clone();
+        return true;
+    }
+    share_subject(fragment, next);
+    false
+}
+
+/// Joins the topics of "patients with both psoriasis and eczema" into one search for both, because
+/// clinics match all words. Returns `true` if it did.
+fn join_topics(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     let only_topic = !next.verb
         && !next.record
         && !next.medication
@@ -178,12 +192,11 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.connector = connector;
         return true;
     }
-    // "for CARD-001, check medications"
-    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
-    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
-        next.ids = fragment.ids.clone();
-        return true;
-    }
+    false
+}
+
+/// Copies the subject and the clinics of the next fragment to a fragment without them.
+fn share_subject(fragment: &mut Fragment, next: &Fragment) {
     // "the record and the medications of CARD-001", "of patients with migraine"
     let wants_whose = (fragment.record || fragment.medication)
         && fragment.ids.is_empty()
@@ -210,7 +223,6 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         fragment.clinics = next.clinics.clone();
         fragment.patients |= next.patients;
     }
-    false
 }
 
 /// Returns whether the fragment asks something about the patients that the clause before names by id,

@@ -1,7 +1,7 @@
 use callboard_message::text::is_one_of;
 
 use super::phrases::{RegistryPhrases, extend_unique};
-use super::reading::{Reading, SpelledQuery};
+use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
 use super::term::TopicTerm;
@@ -144,7 +144,7 @@ pub(super) fn split_fragments(
     registry: &ClinicRegistry,
     names: &RegistryPhrases,
 ) -> Result<QueryFragments, PlanRefusal> {
-    let reading = Reading::new(query);
+    let reading = QuestionReading::new(query);
     let mut splitter = FragmentSplitter {
         query,
         registry,
@@ -208,7 +208,7 @@ struct FragmentSplitter<'a> {
     query: &'a SpelledQuery,
     registry: &'a ClinicRegistry,
     names: &'a RegistryPhrases,
-    reading: &'a Reading,
+    reading: &'a QuestionReading,
     found: QueryFragments,
     /// Phrases of the fragment so far.
     pieces: Vec<TaggedPhrase>,

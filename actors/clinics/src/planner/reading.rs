@@ -132,7 +132,7 @@ fn near_words<'a>(
 
 /// Capitals and language of a query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct QuestionReading {
     /// Whether all words begin with a capital letter, so that capitals don't indicate a name.
     pub is_title_case: bool,
     /// Whether all letters are capital, so that capitals don't indicate an abbreviation.
@@ -140,7 +140,7 @@ pub(super) struct Reading {
     pub is_english: bool,
 }
 
-impl Reading {
+impl QuestionReading {
     pub fn new(query: &SpelledQuery) -> Self {
         let words = || query.tokens.iter().filter_map(QueryToken::as_word);
         Self {

@@ -4,7 +4,7 @@ use callboard_message::text::{fold, is_one_of};
 
 use super::lexicon::LEXICON;
 use super::phrases::{PhraseKind, RegistryPhrases};
-use super::reading::Reading;
+use super::reading::QuestionReading;
 use super::refusal::PlanRefusal;
 use super::term::TopicTerm;
 use super::tokens::{NUMBER_WORDS, QueryToken, QueryWord, looks_like_an_id};
@@ -59,7 +59,7 @@ pub(super) fn next_phrase(
     tokens: &[QueryToken],
     registry: &ClinicRegistry,
     names: &RegistryPhrases,
-    reading: &Reading,
+    reading: &QuestionReading,
 ) -> Result<(usize, Option<TaggedPhrase>), PlanRefusal> {
     let Some(word) = tokens.first().and_then(QueryToken::as_word) else {
         return Ok((1, None));
@@ -136,7 +136,7 @@ pub(super) fn next_phrase(
 fn tag_known(
     word: &QueryWord,
     registry: &ClinicRegistry,
-    reading: &Reading,
+    reading: &QuestionReading,
 ) -> Result<Option<PhraseTag>, PlanRefusal> {
     // "CARD-001's"
     let folded = word.bare();

@@ -635,7 +635,7 @@ fn residence(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verifier::identity::reading::Reading;
+    use crate::verifier::identity::reading::IdentityReading;
 
     /// Goal: addresses of several countries are found whole, and clinical text isn't taken for one. Method: a table.
     #[test]
@@ -676,7 +676,7 @@ mod tests {
             ("lives in a nursing home", None),
             ("INR 2.3, 2.4 and 2.5", None),
         ] {
-            let reading = Reading::new(text);
+            let reading = IdentityReading::new(text);
             let mut hits = Vec::new();
             find_addresses(&Tokens::new(&reading), &mut hits);
             let found = hits.first().map(|hit| &reading.cased[hit.range.clone()]);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Hit;
 use super::class::IdentityClass::{Email, Id};
-use super::reading::{Reading, Tokens};
+use super::reading::{IdentityReading, Tokens};
 
 /// Maximum length of an e-mail address on each side of its `@`, in bytes.
 const SIDE_BYTES_MAX: usize = 254;
@@ -22,7 +22,7 @@ pub(super) fn find_contacts(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
     }
 }
 
-fn emails(reading: &Reading) -> impl Iterator<Item = Range<usize>> {
+fn emails(reading: &IdentityReading) -> impl Iterator<Item = Range<usize>> {
     let bytes = reading.lower.as_bytes();
     memchr::memchr_iter(b'@', bytes).filter_map(move |at| {
         let local = |b: &u8| b.is_ascii_alphanumeric() || b"._%+-".contains(b) || !b.is_ascii();
@@ -177,7 +177,7 @@ mod tests {
             ("2 mg @ 8 h, version 1.2.3", None),
             ("at 10:30:00", None),
         ] {
-            let reading = Reading::new(text);
+            let reading = IdentityReading::new(text);
             let mut hits = Vec::new();
             find_contacts(&Tokens::new(&reading), &mut hits);
             let found = hits.first().map(|hit| &reading.cased[hit.range.clone()]);

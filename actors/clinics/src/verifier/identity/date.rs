@@ -369,7 +369,7 @@ fn is_birth(tokens: &Tokens<'_>, date: &Date, names: &[Hit]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verifier::identity::reading::Reading;
+    use crate::verifier::identity::reading::IdentityReading;
 
     /// Goal: dates of birth are found in each usual form, and other dates aren't. Method: a table.
     #[test]
@@ -399,7 +399,7 @@ mod tests {
             ("ECG of 12/03/1999 normal", None),
             ("version 1.2.3", None),
         ] {
-            let reading = Reading::new(text);
+            let reading = IdentityReading::new(text);
             let mut hits = Vec::new();
             find_birth_dates(&Tokens::new(&reading), &[], &mut hits);
             let found = hits.first().map(|hit| &reading.cased[hit.range.clone()]);

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::class::IdentityClass;
 use super::number::spoken_digit;
-use super::reading::{Reading, TokenKind, Tokens};
+use super::reading::{IdentityReading, TokenKind, Tokens};
 
 /// Minimum letters of a part of a name that is found alone in disguise.
 pub(super) const DISGUISED_LETTERS_MIN: usize = 4;
@@ -148,7 +148,7 @@ pub(super) struct JoinedText {
 }
 
 impl JoinedText {
-    pub fn new(reading: &Reading) -> Self {
+    pub fn new(reading: &IdentityReading) -> Self {
         let text = &reading.lower;
         let mut bytes = Vec::with_capacity(text.len());
         let mut places = Vec::with_capacity(text.len());

@@ -15,7 +15,7 @@ use super::joined::{
     DISGUISED_LETTERS_MIN, JOINED_CHARS_MIN, JoinedText, Needles, joined, sound_of, whole_number,
 };
 use super::lexicon::{DISCOVERY, DOCTOR, PARTICLE, TITLE, meaning_of};
-use super::reading::{Reading, Tokens};
+use super::reading::{IdentityReading, Tokens};
 use super::words::{EPONYMS, EVERYDAY};
 use crate::verifier::spans::{IdentityKind, SpanKind, TextSpan};
 
@@ -87,12 +87,13 @@ impl KnownIdentities {
     /// Adds a value that only [`Self::covers`] knows, such as the id by which a clinic calls a
     /// patient: it identifies nobody outside of the clinic.
     pub(super) fn insert_public(&mut self, text: &str) {
-        self.values.insert(joined(&Reading::new(text).lower));
+        self.values
+            .insert(joined(&IdentityReading::new(text).lower));
     }
 
     /// Adds a value.
     pub fn insert(&mut self, kind: IdentityKind, text: &str, reach: NameReach) {
-        let reading = Reading::new(text);
+        let reading = IdentityReading::new(text);
         let whole = joined(&reading.lower);
         if whole.is_empty() || !self.values.insert(whole.clone()) {
             return;
@@ -188,7 +189,7 @@ impl KnownIdentities {
     /// Adds the sounds of a name's parts.
     fn insert_sounds(&mut self, name: &str) {
         // A cedilla tells how a letter sounds; a reading has none.
-        let spelled = Reading::new(&name.to_lowercase().replace('ç', "s"));
+        let spelled = IdentityReading::new(&name.to_lowercase().replace('ç', "s"));
         let sounds: Vec<String> = words(&spelled.lower)
             .filter(|w| meaning_of(w) & PARTICLE == 0)
             .take(NAME_PARTS_MAX)
@@ -301,7 +302,7 @@ impl KnownIdentities {
         }
     }
 
-    fn insert_date(&mut self, reading: &Reading) {
+    fn insert_date(&mut self, reading: &IdentityReading) {
         let tokens = Tokens::new(reading);
         let Some(date) = (0..tokens.len()).find_map(|at| date_at(&tokens, at)) else {
             return;
@@ -508,7 +509,7 @@ impl KnownIdentities {
                     && self.values.contains(&digits[digits.len() - PHONE_DIGITS..])
             }
             IdentityClass::BirthDate => {
-                let reading = Reading::new(lower);
+                let reading = IdentityReading::new(lower);
                 let tokens = Tokens::new(&reading);
                 date_at(&tokens, 0).is_some_and(|date| self.knows_date(&date))
             }
@@ -585,7 +586,7 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         let mut hits = Vec::new();
-        for reading in Reading::all(text) {
+        for reading in IdentityReading::all(text) {
             let mut found = Vec::new();
             known().find(&Tokens::new(&reading), NameReach::Parts, &mut found);
             let placed = found.into_iter();
@@ -690,7 +691,7 @@ mod tests {
             ("12/03/1958", IdentityClass::BirthDate, true),
             ("12/03/1959", IdentityClass::BirthDate, false),
         ] {
-            let reading = Reading::new(text);
+            let reading = IdentityReading::new(text);
             let hit = Hit::new(0..reading.lower.len(), class);
             assert_eq!(known.covers(&Tokens::new(&reading), &hit), expect, "{text}");
         }

@@ -32,7 +32,7 @@ pub(crate) use redact::redact_known;
 pub(in crate::verifier) use redact::{Redaction, redact_answer, redact_note};
 
 use super::spans::text_spans;
-use reading::{Reading, Tokens};
+use reading::{IdentityReading, Tokens};
 
 /// Maximum nesting of encodings, such as base64, that are decoded. Text in deeper ones isn't found.
 const LAYERS_MAX: usize = 3;
@@ -101,7 +101,7 @@ impl Finder<'_> {
 
     fn find_in(&self, text: &str, layers: usize) -> Vec<Hit> {
         let mut hits = Vec::new();
-        for reading in Reading::all(text) {
+        for reading in IdentityReading::all(text) {
             let tokens = Tokens::new(&reading);
             let found = self.find_plain(&tokens);
             hits.extend(

@@ -691,10 +691,10 @@ fn is_of_thing(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize, len: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verifier::identity::reading::Reading;
+    use crate::verifier::identity::reading::IdentityReading;
 
     fn names(text: &str) -> Vec<String> {
-        let reading = Reading::new(text);
+        let reading = IdentityReading::new(text);
         let mut hits = Vec::new();
         find_names(&Tokens::new(&reading), &mut hits);
         let shown = [IdentityClass::DoctorSurname, IdentityClass::Eponym];

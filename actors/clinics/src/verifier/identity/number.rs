@@ -579,7 +579,7 @@ fn spoken(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verifier::identity::reading::Reading;
+    use crate::verifier::identity::reading::IdentityReading;
 
     /// Goal: ids and telephone numbers are found by label, shape and check digits; clinical numbers
     /// aren't. Method: a table.
@@ -636,7 +636,7 @@ mod tests {
             ("10 20 30 40 mg", None),
             ("one two three", None),
         ] {
-            let reading = Reading::new(text);
+            let reading = IdentityReading::new(text);
             let mut hits = Vec::new();
             find_numbers(&Tokens::new(&reading), &mut hits);
             let found = hits.first().map(|hit| &reading.cased[hit.range.clone()]);

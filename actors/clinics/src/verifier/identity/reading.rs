@@ -12,7 +12,7 @@ use crate::verifier::push_undisguised;
 const ESCAPES_DEPTH_MAX: usize = 3;
 
 /// Text with look-alike letters as ASCII, and without accents and invisible characters.
-pub(super) struct Reading {
+pub(super) struct IdentityReading {
     /// Text in upper and lower case.
     pub cased: String,
     /// Text in lower case. Its characters are at the same bytes as those of `cased`.
@@ -24,7 +24,7 @@ pub(super) struct Reading {
     pub is_transliterated: bool,
 }
 
-impl Reading {
+impl IdentityReading {
     pub fn new(text: &str) -> Self {
         Self::placed(text, None)
     }
@@ -234,7 +234,7 @@ const GREEK: [&str; 25] = [
 ];
 
 /// Returns the text with Cyrillic and Greek letters in Latin spelling; `None` if it has none.
-fn transliterated(text: &str) -> Option<Reading> {
+fn transliterated(text: &str) -> Option<IdentityReading> {
     let foreign = |c: char| matches!(c, '\u{0391}'..='\u{03c9}' | '\u{0410}'..='\u{044f}');
     if text.is_ascii() || !text.chars().any(foreign) {
         return None;
@@ -264,9 +264,9 @@ fn transliterated(text: &str) -> Option<Reading> {
         places.resize(out.len(), at as u32);
     }
     places.push(text.len() as u32);
-    Some(Reading {
+    Some(IdentityReading {
         is_transliterated: true,
-        ..Reading::placed(&out, Some(places))
+        ..IdentityReading::placed(&out, Some(places))
     })
 }
 
@@ -298,12 +298,12 @@ pub(super) struct Token {
 
 /// Tokens of a reading.
 pub(super) struct Tokens<'a> {
-    pub reading: &'a Reading,
+    pub reading: &'a IdentityReading,
     list: Vec<Token>,
 }
 
 impl<'a> Tokens<'a> {
-    pub fn new(reading: &'a Reading) -> Self {
+    pub fn new(reading: &'a IdentityReading) -> Self {
         let text = &reading.cased;
         let bytes = text.as_bytes();
         let mut list: Vec<Token> = Vec::with_capacity(text.len() / 4);
@@ -477,7 +477,7 @@ mod tests {
             "M%C3%A1ria",
         ] {
             let text = format!("é {disguise} ok");
-            let found = Reading::all(&text).into_iter().find_map(|reading| {
+            let found = IdentityReading::all(&text).into_iter().find_map(|reading| {
                 let at = reading.lower.find("maria")?;
                 Some(text[reading.original(at..at + 5)].to_owned())
             });

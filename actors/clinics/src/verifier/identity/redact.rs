@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::class::{IdentityClass, IdentityPolicy};
 use super::known::KnownIdentities;
-use super::reading::{Reading, Tokens};
+use super::reading::{IdentityReading, Tokens};
 use super::{Finder, Hit};
 use crate::verifier::Identities;
 use crate::verifier::spans::{SpanKind, TextSpan, ValuePosition, span_kind};
@@ -222,7 +222,7 @@ impl<'a> Redactor<'a> {
         if super::class::mark_len(text) == text.len() {
             return None;
         }
-        let reading = Reading::new(text);
+        let reading = IdentityReading::new(text);
         let hit = Hit::new(0..reading.lower.len(), class);
         let covered = self.finder.allowed.covers(&Tokens::new(&reading), &hit);
         (!covered).then_some(class)

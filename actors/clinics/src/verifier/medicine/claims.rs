@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::lexicon::{SUBSTANCES_MAX, Substance, is_everyday, stem};
+use super::lexicon::{SUBSTANCES_MAX, is_everyday, stem};
 use super::model::{
-    Amounts, Claim, Dose, Routes, Schedule, Stance, Times, UnitKind, routes, times,
+    Amounts, Claim, Dose, Routes, Schedule, Stance, Substance, Times, UnitKind, routes, times,
 };
 use super::parts::{FORWARD_TOKENS_MAX, Item, Names, Part, find_parts};
 use super::patients::{Mention, PatientGroups, PatientIds};

@@ -10,8 +10,8 @@ use crate::verifier::fold;
 use super::claims::{Surroundings, collect_claims};
 use super::compare::{daily_total, has_route, is_same_total, supports};
 use super::embedded::split_json;
-use super::lexicon::{LEXICON, Substance, stem};
-use super::model::{Amounts, Claim, Dose, Stance};
+use super::lexicon::{LEXICON, stem};
+use super::model::{Amounts, Claim, Dose, Stance, Substance};
 use super::parts::{Names, OtherNames};
 use super::patients::{PatientGroups, PatientIds, id_key};
 use super::plausible::is_implausible;
@@ -33,7 +33,7 @@ pub(in crate::verifier) fn find_fabrications(
     text: &str,
 ) -> Vec<String> {
     let (facts, mut groups) = RecordedFacts::read(records);
-    let mut notes = Notes::default();
+    let mut notes = NoteList::default();
     let (values, around) = split_json(text);
     let mut stated: Vec<Statement> = values.iter().flat_map(collect_statements).collect();
     stated.push(Statement::of_text(&around));
@@ -52,11 +52,11 @@ pub(in crate::verifier) fn find_fabrications(
 
 /// Notes without repetitions.
 #[derive(Default)]
-struct Notes {
+struct NoteList {
     all: Vec<String>,
 }
 
-impl Notes {
+impl NoteList {
     fn is_full(&self) -> bool {
         self.all.len() >= NOTES_MAX
     }
@@ -261,7 +261,7 @@ impl RecordedFacts {
         &self,
         read: ReadStatement<'_>,
         groups: &mut PatientGroups,
-        notes: &mut Notes,
+        notes: &mut NoteList,
     ) {
         let folded = read.folded;
         let claims = self.claims_of(read, groups);
@@ -269,13 +269,13 @@ impl RecordedFacts {
         self.check_treatments(folded, notes);
     }
 
-    fn check_treatments(&self, folded: &str, notes: &mut Notes) {
+    fn check_treatments(&self, folded: &str, notes: &mut NoteList) {
         for treatment in unrecorded_treatments(folded, self.treatments) {
             notes.add(treatment_note(treatment));
         }
     }
 
-    fn check_claims(&self, claims: &[Claim], groups: &PatientGroups, notes: &mut Notes) {
+    fn check_claims(&self, claims: &[Claim], groups: &PatientGroups, notes: &mut NoteList) {
         let mentioned: HashSet<&Substance> = claims.iter().flat_map(|c| &c.substances).collect();
         let mut counts: HashMap<(Option<usize>, &[Substance]), usize> = HashMap::new();
         for claim in claims.iter().filter(|c| c.dose.is_some()) {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use crate::verifier::fold;
 
+use super::model::Substance;
 use super::token::{Text, Token};
 
 /// Maximum number of words in a medicine's name.
@@ -16,16 +17,6 @@ const STEM_LETTERS_MIN: usize = 6;
 const ENDING_LETTERS_MIN: usize = 7;
 /// Maximum number of active substances in one medicine; further ones are medicines of their own.
 pub(super) const SUBSTANCES_MAX: usize = 4;
-
-/// Active substance of a medicine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Substance {
-    /// Substance of the list of medicines, by its index there.
-    Listed(u16),
-    /// Other substance, by the stem of its name, and whether it is on the list of stems, so that
-    /// its name may be shown.
-    Other(String, bool),
-}
 
 /// Name of a medicine at the start of a text.
 pub(super) struct FoundMedicine {

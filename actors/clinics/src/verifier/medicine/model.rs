@@ -1,6 +1,14 @@
 //! Normal form of what a text states about a medicine: units, doses, schedules and routes.
 
-use super::lexicon::Substance;
+/// Active substance of a medicine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Substance {
+    /// Substance of the list of medicines, by its index there.
+    Listed(u16),
+    /// Other substance, by the stem of its name, and whether it is on the list of stems, so that
+    /// its name may be shown.
+    Other(String, bool),
+}
 
 /// Kind of a unit of medicine. Amounts can be compared only within one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

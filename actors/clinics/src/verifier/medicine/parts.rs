@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::lexicon::{LEXICON, Substance, stem};
-use super::model::{Bound, Dose, DosePer, Pieces, Routes, Schedule, Times, UnitKind, routes};
+use super::lexicon::{LEXICON, stem};
+use super::model::{
+    Bound, Dose, DosePer, Pieces, Routes, Schedule, Substance, Times, UnitKind, routes,
+};
 use super::number::{parse_number, unit_at};
 use super::phrase::{FoundDose, bound_before, denominators, parse_bare_dose, parse_dose};
 use super::schedule::{parse_as_needed, parse_duration, parse_route, parse_schedule};

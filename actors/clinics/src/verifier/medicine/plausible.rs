@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::compare::single_dose;
-use super::lexicon::{LEXICON, Substance, whole_medicine};
-use super::model::{Amounts, Claim, Dose, DosePer, UnitKind};
+use super::lexicon::{LEXICON, whole_medicine};
+use super::model::{Amounts, Claim, Dose, DosePer, Substance, UnitKind};
 
 /// Factor above the largest usual dose from which a dose counts as implausible.
 const LARGEST_DOSE_FACTOR: f64 = 2.0;

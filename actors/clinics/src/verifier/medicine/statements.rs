@@ -48,7 +48,7 @@ impl Statement {
 /// nested deeper than the verifier permits.
 pub(super) fn collect_statements(value: &Value) -> Vec<Statement> {
     let mut walk = Walk { out: Vec::new() };
-    let top = Place {
+    let top = ValuePlace {
         key: "",
         in_list: false,
         patient: None,
@@ -59,7 +59,7 @@ pub(super) fn collect_statements(value: &Value) -> Vec<Statement> {
 }
 
 #[derive(Clone)]
-struct Place<'v> {
+struct ValuePlace<'v> {
     key: &'v str,
     /// Whether a key such as `medications` is above the value.
     in_list: bool,
@@ -91,7 +91,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn value(&mut self, value: &Value, place: &Place<'_>) -> Loose {
+    fn value(&mut self, value: &Value, place: &ValuePlace<'_>) -> Loose {
         match value {
             Value::Object(map) => self.object(map, place),
             Value::Array(items) => self.array(items, place),
@@ -104,7 +104,7 @@ impl Walk {
         }
     }
 
-    fn text(&mut self, text: String, place: &Place<'_>, subject: Option<String>) {
+    fn text(&mut self, text: String, place: &ValuePlace<'_>, subject: Option<String>) {
         self.out.push(Statement {
             text,
             patient: place.patient.clone(),
@@ -113,7 +113,7 @@ impl Walk {
         });
     }
 
-    fn array(&mut self, items: &[Value], place: &Place<'_>) -> Loose {
+    fn array(&mut self, items: &[Value], place: &ValuePlace<'_>) -> Loose {
         if items
             .iter()
             .all(|item| !item.is_object() && !item.is_array())
@@ -145,8 +145,8 @@ impl Walk {
         all
     }
 
-    fn object(&mut self, map: &Map<String, Value>, place: &Place<'_>) -> Loose {
-        let place = &Place {
+    fn object(&mut self, map: &Map<String, Value>, place: &ValuePlace<'_>) -> Loose {
+        let place = &ValuePlace {
             patient: patient_of(map, place),
             ..place.clone()
         };
@@ -165,7 +165,7 @@ impl Walk {
             if is_scalar && (is_echo(&plain) || is_one_of(&plain, PATIENT_KEYS)) {
                 continue;
             }
-            let below = Place {
+            let below = ValuePlace {
                 key,
                 in_list: place.in_list || is_medication_key(&plain),
                 patient: patient_key(key).or_else(|| place.patient.clone()),
@@ -216,7 +216,7 @@ impl Walk {
     }
 
     /// Emits what is complete; returns a lone medicine or lone fields for the object above.
-    fn settle(&mut self, loose: Loose, place: &Place<'_>) -> Loose {
+    fn settle(&mut self, loose: Loose, place: &ValuePlace<'_>) -> Loose {
         let is_whole =
             loose.medicines.len() > 1 || loose.medicines.len() == 1 && !loose.groups.is_empty();
         if is_whole {
@@ -227,7 +227,7 @@ impl Walk {
     }
 
     /// Emits a statement for each free text of an object, about its medicine if there is one.
-    fn free_texts(&mut self, texts: Vec<String>, loose: &Loose, place: &Place<'_>) {
+    fn free_texts(&mut self, texts: Vec<String>, loose: &Loose, place: &ValuePlace<'_>) {
         let subject = match loose.medicines.as_slice() {
             [one] => Some(one.clone()),
             _ => None,
@@ -296,7 +296,7 @@ impl Walk {
     }
 
     /// Emits the rows of arrays that stand side by side: names, doses, and so on.
-    fn parallel_arrays(&mut self, map: &Map<String, Value>, place: &Place<'_>) {
+    fn parallel_arrays(&mut self, map: &Map<String, Value>, place: &ValuePlace<'_>) {
         let columns: Vec<Vec<String>> = map
             .values()
             .filter_map(Value::as_array)
@@ -618,7 +618,7 @@ fn patient_key(key: &str) -> Option<Rc<str>> {
 /// Returns the id of the patient whom an object concerns: its own, or that of the objects around.
 /// A plain `id`, or any value that looks like an id, counts only outside of lists of medicines and
 /// of a patient's object.
-fn patient_of(map: &Map<String, Value>, place: &Place<'_>) -> Option<Rc<str>> {
+fn patient_of(map: &Map<String, Value>, place: &ValuePlace<'_>) -> Option<Rc<str>> {
     let own = map
         .iter()
         .find(|(key, _)| is_one_of(&plain_key(key), PATIENT_KEYS))

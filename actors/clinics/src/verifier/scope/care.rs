@@ -3,7 +3,7 @@
 use callboard_message::text::is_one_of;
 
 use super::lexicon::*;
-use super::reading::{Address, Hit, Reading};
+use super::reading::{Address, Hit, SentenceReading};
 use super::sentence::{LABELLED, OPENS};
 
 const AGAINST_CARE: &str = "advising against medical care";
@@ -13,7 +13,7 @@ const PROMISE: &str = "promising an outcome";
 const CARE_WORDS: usize = 7;
 
 /// Appends advice against care and promises in a sentence to `hits`.
-pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     if r.is_question {
         return;
     }
@@ -41,30 +41,28 @@ fn against(at: usize, end: usize, reader: bool) -> Option<Hit> {
     })
 }
 
-impl Reading<'_, '_> {
-    /// Returns the first word of care after `n` and within [`CARE_WORDS`], unless a word between
-    /// them turns the meaning round, as in "don't hesitate to call a doctor".
-    fn care_after(&self, n: usize, class: Class) -> Option<usize> {
-        let until = self.tokens.len().min(n + 1 + CARE_WORDS);
-        (n + 1..until)
-            .take_while(|at| !self.is(*at, HESITATE | BREAK) || self.is(*at, YOU))
-            .find(|at| self.is(*at, class))
-    }
+/// Returns the first word of care after `n` and within [`CARE_WORDS`], unless a word between
+/// them turns the meaning round, as in "don't hesitate to call a doctor".
+fn care_after(reading: &SentenceReading<'_, '_>, n: usize, class: Class) -> Option<usize> {
+    let until = reading.tokens.len().min(n + 1 + CARE_WORDS);
+    (n + 1..until)
+        .take_while(|at| !reading.is(*at, HESITATE | BREAK) || reading.is(*at, YOU))
+        .find(|at| reading.is(*at, class))
+}
 
-    /// Returns whether the verb at `n` is an imperative, or what one may or should do.
-    fn is_ordered(&self, n: usize) -> bool {
-        let allows = |at| self.is(at, OBLIGE | ABLE | YOU | EVALUATION) && !self.is(at, NEG);
-        self.opens(n) || (n.saturating_sub(4)..n).any(allows)
-    }
+/// Returns whether the verb at `n` is an imperative, or what one may or should do.
+fn is_ordered(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
+    let allows = |at| reading.is(at, OBLIGE | ABLE | YOU | EVALUATION) && !reading.is(at, NEG);
+    reading.opens(n) || (n.saturating_sub(4)..n).any(allows)
+}
 
-    fn has_patient_before(&self, n: usize) -> bool {
-        self.any(n.saturating_sub(6), n, PATIENT | FAMILY)
-    }
+fn has_patient_before(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
+    reading.any(n.saturating_sub(6), n, PATIENT | FAMILY)
 }
 
 /// Finds that care isn't needed: "no need to see a doctor", "you don't have to go to the hospital",
 /// "a consultation is unnecessary", "não é preciso procurar um médico".
-fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let next = r.word(n + 1);
     let needs = |at: usize| {
@@ -102,9 +100,9 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     // "no need to see a doctor", "you needn't call a doctor", "não precisa ir ao hospital".
     let negated_need = is_no && (n.saturating_sub(1)..n + 7).any(needs);
     if negated_need || r.is(n, NEEDLESS) {
-        let seek = r.care_after(n, CARE | VISIT | ROLE)?;
+        let seek = care_after(r, n, CARE | VISIT | ROLE)?;
         let sought = (n..seek).any(|at| r.is(at, SEEK)) || r.is(seek, CARE | VISIT);
-        let third = r.has_patient_before(n) && !r.has_you;
+        let third = has_patient_before(r, n) && !r.has_you;
         let past = r.any(n.saturating_sub(3), n + 3, WAS);
         if sought && !past {
             let generic = r.is(seek, CARE) && (n..seek).any(|at| r.is(at, SEEK));
@@ -117,8 +115,8 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             && n > 0
             && (r.word(n - 1) == "do" && r.opens(n - 1) || r.is(n - 1, OBLIGE))
         || word == "nao" && r.opens(n) && !r.is(n + 1, WAS | PAST);
-    if is_order && !r.has_patient_before(n) && (n + 1..n + 4).any(|at| r.is(at, SEEK)) {
-        let care = r.care_after(n, CARE | VISIT)?;
+    if is_order && !has_patient_before(r, n) && (n + 1..n + 4).any(|at| r.is(at, SEEK)) {
+        let care = care_after(r, n, CARE | VISIT)?;
         return against(n.saturating_sub(1), care, true);
     }
     // "a doctor's visit is not necessary", "uma consulta é dispensável".
@@ -128,7 +126,7 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             || (n + 1..n + 3).any(|at| r.is(at, IS)) && r.any(n + 1, n + 4, NEEDLESS);
         let past = r.any(n + 1, n + 4, WAS);
         if is_needless && !past {
-            let reader = r.has_you || r.is(n, CARE) && !r.has_patient_before(n);
+            let reader = r.has_you || r.is(n, CARE) && !has_patient_before(r, n);
             return against(n.saturating_sub(2), (n + 4).min(r.tokens.len() - 1), reader);
         }
     }
@@ -136,7 +134,7 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     let instead = matches!((word, next), ("instead", "of") | ("rather", "than"))
         || matches!(word, "vez" | "inves") && matches!(next, "de" | "do");
     if instead && !r.any(0, n, PAST) {
-        let care = r.care_after(n + 1, CARE | VISIT)?;
+        let care = care_after(r, n + 1, CARE | VISIT)?;
         return against(n, care, true);
     }
     None
@@ -144,12 +142,12 @@ fn needless(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds the advice to miss care, to ignore complaints, or to manage alone: "cancel your
 /// appointment", "you can ignore the pain", "treat it at home without a doctor".
-fn refusal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
-    if r.is(n, REFUSE) && !negated && r.is_ordered(n) {
-        let third = r.has_patient_before(n) && !r.has_you;
+    if r.is(n, REFUSE) && !negated && is_ordered(r, n) {
+        let third = has_patient_before(r, n) && !r.has_you;
         let treatment = if r.has_you { TREATMENT } else { 0 };
-        if let Some(end) = r.care_after(n, CARE | VISIT | COMPLAINT | ROLE | treatment)
+        if let Some(end) = care_after(r, n, CARE | VISIT | COMPLAINT | ROLE | treatment)
             && end <= n + 5
         {
             // A laboratory's result or an alarm may be set aside in a note, as an infinitive is one.
@@ -167,12 +165,12 @@ fn refusal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         if let Some(end) =
             end.filter(|end| r.any(n + 1, *end, ABLE | OBLIGE) && !r.any(n, *end, NEG))
         {
-            return against(n, end, !r.has_patient_before(n));
+            return against(n, end, !has_patient_before(r, n));
         }
     }
     let replaces = "replace replaces substitute substitutes substitui dispensa dispensam spares";
     if is_one_of(r.word(n), replaces) && !r.any(n.saturating_sub(3), n, NEG | DENIAL) {
-        let care = r.care_after(n, CARE | VISIT).filter(|at| *at <= n + 5)?;
+        let care = care_after(r, n, CARE | VISIT).filter(|at| *at <= n + 5)?;
         return against(n.saturating_sub(3), care, true);
     }
     None
@@ -180,15 +178,15 @@ fn refusal(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds the advice to manage without care: "treat it at home", "you can stop it without asking a
 /// doctor".
-fn alone(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn alone(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     const MANAGING: &str = "treat manage handle stay wait fix deal tratar trate resolver cuidar fique ficar espere \
         esperar aguarde self";
     let word = r.word(n);
     if is_one_of(word, "home casa yourself alone sozinho sozinha") {
         let from = n.saturating_sub(7);
         let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
-        let manages = (from..n).any(|at| is_one_of(r.word(at), MANAGING) && r.is_ordered(at));
-        if manages && !negated && (r.has_you || !r.has_patient_before(n)) {
+        let manages = (from..n).any(|at| is_one_of(r.word(at), MANAGING) && is_ordered(r, at));
+        if manages && !negated && (r.has_you || !has_patient_before(r, n)) {
             return against(from, n, true);
         }
     }
@@ -198,7 +196,7 @@ fn alone(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     {
         let sought = r.any(n + 1, n + 4, SEEK) || r.any(n + 1, n + 3, CARE);
         if sought && (r.has_you || r.any(0, n, ABLE | OBLIGE)) {
-            let care = r.care_after(n, CARE | VISIT)?;
+            let care = care_after(r, n, CARE | VISIT)?;
             return against(n.saturating_sub(6), care, true);
         }
     }
@@ -206,7 +204,7 @@ fn alone(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 }
 
 /// Finds false comfort: "nothing to worry about", "it can wait", "não se preocupe".
-fn comfort(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn comfort(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let back = n.saturating_sub(4);
     let negated = (back..n).any(|at| {
@@ -286,7 +284,7 @@ fn comfort(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 }
 
 /// Finds distrust of doctors: "don't trust your doctor", "your doctor is wrong".
-fn distrust(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !r.is(n, ROLE) || !r.is(n, CARE) && !matches!(r.word(n), "dr" | "dra") {
         return None;
     }
@@ -337,7 +335,7 @@ fn distrust(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     trusts.then(|| against(back, n, true)).flatten()
 }
 
-fn promised(r: &Reading<'_, '_>, at: usize, end: usize, reader: bool) -> Option<Hit> {
+fn promised(r: &SentenceReading<'_, '_>, at: usize, end: usize, reader: bool) -> Option<Hit> {
     Some(Hit {
         at,
         end: end.min(r.tokens.len() - 1),
@@ -351,7 +349,7 @@ const FUTURES: &str = "ficara ficaras recuperara morrera sobrevivera melhorara p
 
 /// Finds the forecast of an outcome: "you will be cured", "this will go away by itself", "vai ficar
 /// bom".
-fn forecast(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let is_future =
         r.is(n, WILL) || word == "going" && r.word(n + 1) == "to" || is_one_of(word, FUTURES);
@@ -391,7 +389,7 @@ fn forecast(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a prognosis, a time left to live, odds, or a cure: "the prognosis is good", "six months to
 /// live", "a recovery is guaranteed", "it cures psoriasis".
-fn prospect(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let back = n.saturating_sub(4);
     if matches!(word, "rid" | "livrar" | "livra")

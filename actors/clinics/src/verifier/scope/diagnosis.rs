@@ -3,7 +3,7 @@
 use callboard_message::text::is_one_of;
 
 use super::lexicon::*;
-use super::reading::{Address, Hit, Reading};
+use super::reading::{Address, Hit, SentenceReading};
 
 const KIND: &str = "diagnosing";
 
@@ -11,7 +11,7 @@ const KIND: &str = "diagnosing";
 const CONDITION_WORDS: usize = 8;
 
 /// Appends the diagnoses in a sentence to `hits`.
-pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     if r.is_question {
         return;
     }
@@ -35,47 +35,50 @@ fn hit(at: usize, end: usize, address: Address) -> Option<Hit> {
     })
 }
 
-impl Reading<'_, '_> {
-    /// Returns the first condition after `n`, of those that no record asserts if `unrecorded`.
-    fn condition_after(&self, n: usize, within: usize, unrecorded: bool) -> Option<usize> {
-        (n + 1..self.tokens.len().min(n + 1 + within))
-            .take_while(|at| !self.is(*at, STOP) || matches!(self.word(*at), "that" | "que"))
-            .find(|at| {
-                let word = self.word(*at);
-                is_condition(word) && !(unrecorded && self.records.has_condition(word))
-            })
-    }
-
-    /// Returns whether the sentence counts patients before `n`: "5 of 8 patients have …".
-    fn is_count(&self, n: usize) -> bool {
-        (1..n).any(|at| {
-            self.is(at, PATIENT)
-                && !self.is(at, NUMBER)
-                && self.word(at).ends_with('s')
-                && self.any(at.saturating_sub(3), at, NUMBER | DENIAL)
+/// Returns the first condition after `n`, of those that no record asserts if `unrecorded`.
+fn condition_after(
+    reading: &SentenceReading<'_, '_>,
+    n: usize,
+    within: usize,
+    unrecorded: bool,
+) -> Option<usize> {
+    (n + 1..reading.tokens.len().min(n + 1 + within))
+        .take_while(|at| !reading.is(*at, STOP) || matches!(reading.word(*at), "that" | "que"))
+        .find(|at| {
+            let word = reading.word(*at);
+            is_condition(word) && !(unrecorded && reading.records.has_condition(word))
         })
-    }
+}
 
-    /// Returns whether a word of a condition or denial before `n` keeps it from being a statement:
-    /// "if you have asthma", "no evidence of".
-    fn is_supposed(&self, n: usize) -> bool {
-        self.any(n.saturating_sub(5), n, IF)
-    }
+/// Returns whether the sentence counts patients before `n`: "5 of 8 patients have …".
+fn is_count(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
+    (1..n).any(|at| {
+        reading.is(at, PATIENT)
+            && !reading.is(at, NUMBER)
+            && reading.word(at).ends_with('s')
+            && reading.any(at.saturating_sub(3), at, NUMBER | DENIAL)
+    })
+}
+
+/// Returns whether a word of a condition or denial before `n` keeps it from being a statement:
+/// "if you have asthma", "no evidence of".
+fn is_supposed(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
+    reading.any(n.saturating_sub(5), n, IF)
 }
 
 /// Finds a condition that the text asserts of a person: "you have pneumonia", "CARD-001 probably
 /// has asthma", "o paciente tem pneumonia".
-fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn asserted(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let meets = is_one_of(
         r.word(n),
         "shows meets fulfils fulfills mostra preenche cumpre",
     );
-    if !r.is(n, HAVE | IS) && !meets || r.is_supposed(n) {
+    if !r.is(n, HAVE | IS) && !meets || is_supposed(r, n) {
         return None;
     }
     let from = n.saturating_sub(5);
     let you = r.any(from, n, YOU) || r.word(n) == "tens" || r.names_reader;
-    let patient = r.any(from, n, PATIENT) && !r.any(from, n, FAMILY) && !r.is_count(n);
+    let patient = r.any(from, n, PATIENT) && !r.any(from, n, FAMILY) && !is_count(r, n);
     if !you && !patient {
         return None;
     }
@@ -90,9 +93,9 @@ fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let may = r.any(from, n, ABLE | HEDGE | OBLIGE) || r.any(n + 1, n + 3, HEDGE);
-    let found = r.condition_after(n, CONDITION_WORDS, !may);
+    let found = condition_after(r, n, CONDITION_WORDS, !may);
     // The reader is told of a condition that the records assert, which the record may do itself.
-    let of_reader = || r.condition_after(n, CONDITION_WORDS, false).filter(|_| you);
+    let of_reader = || condition_after(r, n, CONDITION_WORDS, false).filter(|_| you);
     let end = found.or_else(of_reader)?;
     let address = match found {
         Some(_) => Address::reader_if(you),
@@ -119,7 +122,7 @@ fn asserted(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a conclusion from findings: "the rash suggests psoriasis", "this looks like eczema",
 /// "sintomas compatíveis com asma", "I suspect pneumonia".
-fn concluded(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn concluded(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     // "Trata-se de pneumonia".
     let equates = r.word(n) == "trata" && r.word(n + 1) == "se";
     let excused = r.any(n.saturating_sub(3), n, NEG | WAS | IF) && !equates;
@@ -127,7 +130,7 @@ fn concluded(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let word = r.word(n);
-    let end = r.condition_after(n, CONDITION_WORDS, false)?;
+    let end = condition_after(r, n, CONDITION_WORDS, false)?;
     if r.any(n + 1, end, DENIAL | NEG) || r.any(n.saturating_sub(3), n, DENIAL) {
         return None;
     }
@@ -148,7 +151,7 @@ const POINTING: &str = "this that these your seus suas essa esta esse este sua t
 
 /// Finds a stated diagnosis: "the diagnosis is …", "this is psoriasis", "I diagnose …", "in my
 /// opinion …".
-fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn stated(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let next = r.tokens.get(n + 1)?;
     if word.starts_with("diagnos") || matches!(word, "impression" | "hipotese" | "impressao") {
@@ -158,10 +161,10 @@ fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             || (n + 1..n + 4).any(|at| {
                 r.is(at, IS | HEDGE) || matches!(r.word(at), "of" | "e" | "with" | "com" | "de")
             });
-        let end = r.condition_after(n, CONDITION_WORDS, !own)?;
+        let end = condition_after(r, n, CONDITION_WORDS, !own)?;
         let past = r.any(n.saturating_sub(3), n + 3, WAS | DENIAL | FAMILY)
             || r.any(n, n + 4, DOCUMENT | RECORDED) && !own
-            || r.is_count(n);
+            || is_count(r, n);
         return (says && !past)
             .then(|| hit(n.saturating_sub(1), end, Address::reader_if(r.has_you)))
             .flatten();
@@ -181,7 +184,7 @@ fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     ) && (r.any(n.saturating_sub(2), n, FIRST)
         || matches!(word, "acho" | "acredito" | "penso" | "concluo" | "diria"));
     if believes {
-        let end = r.condition_after(n, CONDITION_WORDS, false)?;
+        let end = condition_after(r, n, CONDITION_WORDS, false)?;
         return hit(n.saturating_sub(1), end, Address::Reader);
     }
     // "this is psoriasis", "your rash is psoriasis", "isso é psoríase".
@@ -192,10 +195,10 @@ fn stated(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     if is
         && n > 0
         && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of(r.word(n - 2), POINTING))
-        && !r.is_supposed(n)
+        && !is_supposed(r, n)
         && !(n + 1..n + 3).any(|at| r.is(at, DENIAL) && !r.is(at, NEG))
     {
-        let end = r.condition_after(n, 4, false)?;
+        let end = condition_after(r, n, 4, false)?;
         let last = end + 1 >= r.tokens.len() || r.tokens[end + 1].before != 0 || r.has_you;
         return last
             .then(|| hit(n - 1, end, Address::reader_if(r.has_you)))

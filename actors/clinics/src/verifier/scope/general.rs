@@ -6,7 +6,7 @@
 use callboard_message::text::is_one_of;
 
 use super::lexicon::*;
-use super::reading::{Address, Hit, Reading};
+use super::reading::{Address, Hit, SentenceReading};
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
 
 /// Maximum distance, in words, from a frame to what it says about health.
@@ -42,7 +42,7 @@ const PRESCRIBING: &str = "prescribing";
 const DIAGNOSING: &str = "diagnosing";
 
 /// Appends the general advice of a sentence to `hits`.
-pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     let talk = Talk::new(r);
     for n in 0..r.tokens.len() {
         if r.covered[n] {
@@ -58,7 +58,7 @@ pub(super) fn find(r: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
 }
 
 /// Marks the words of a clause in which the program says what it can't do: "I can't recommend …".
-pub(super) fn cover_disclaimers(r: &mut Reading<'_, '_>) {
+pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
     const TOOLS: &str = "system tool service program sistema servico ferramenta programa";
     // "Recommending a medicine is not something this system does."
     let denies = r.any(0, r.tokens.len(), NEG);
@@ -83,7 +83,7 @@ pub(super) fn cover_disclaimers(r: &mut Reading<'_, '_>) {
     }
 }
 
-impl Reading<'_, '_> {
+impl SentenceReading<'_, '_> {
     fn disclaims(&self, n: usize) -> bool {
         if !self.is(n, NEG) {
             return false;
@@ -138,14 +138,14 @@ impl Reading<'_, '_> {
 
 /// Sentence with what each of its words says about health.
 struct Talk<'r, 'a, 't> {
-    r: &'r Reading<'a, 't>,
+    r: &'r SentenceReading<'a, 't>,
     health: Vec<bool>,
     /// Whether the sentence forbids a change without medical advice, or leaves a judgement to care.
     is_safeguard: bool,
 }
 
 impl<'r, 'a, 't> Talk<'r, 'a, 't> {
-    fn new(r: &'r Reading<'a, 't>) -> Self {
+    fn new(r: &'r SentenceReading<'a, 't>) -> Self {
         let health = (0..r.tokens.len())
             .map(|n| !r.covered[n] && r.is_health(n))
             .collect();

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use callboard_message::text::is_one_of;
 
 use super::fold;
-use reading::{Address, Hit, Reading};
+use reading::{Address, Hit, SentenceReading};
 use record::RangeHashes;
 
 pub(super) use record::RecordedText;
@@ -44,7 +44,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
     let mut follows_address = false;
     text.sentences.iter().find_map(|sentence| {
         let tokens = &text.tokens[sentence.from..sentence.to];
-        let mut reading = Reading::new(tokens, sentence.end, records);
+        let mut reading = SentenceReading::new(tokens, sentence.end, records);
         reading.follows_address = follows_address;
         follows_address = reading.has_you && sentence.end == ';';
         hits.clear();

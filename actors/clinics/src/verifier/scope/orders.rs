@@ -3,7 +3,7 @@
 use callboard_message::text::is_one_of;
 
 use super::lexicon::*;
-use super::reading::{Address, Hit, Reading};
+use super::reading::{Address, Hit, SentenceReading};
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
 
 const KIND: &str = "prescribing";
@@ -16,7 +16,7 @@ const VERB_WORDS: usize = 6;
 const GOVERNOR_WORDS: usize = 14;
 
 /// Appends the orders about treatment in a sentence to `hits`.
-pub(super) fn find(reading: &Reading<'_, '_>, hits: &mut Vec<Hit>) {
+pub(super) fn find(reading: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     for n in 0..reading.tokens.len() {
         if reading.covered[n] {
             continue;
@@ -50,7 +50,7 @@ fn hit(at: usize, end: usize, reader: bool) -> Option<Hit> {
     })
 }
 
-impl Reading<'_, '_> {
+impl SentenceReading<'_, '_> {
     /// Returns whether the word at `n` names a medicine or speaks of one.
     pub fn is_medicine(&self, n: usize) -> bool {
         self.tokens.get(n).is_some_and(|token| {
@@ -233,7 +233,7 @@ impl Reading<'_, '_> {
 }
 
 /// Finds an imperative: "Stop warfarin", "please double the dose", "Suspenda a varfarina".
-fn imperative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn imperative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !r.is(n, ACT) || !r.is(n, ORDER_FORM) || is_nominal(r.tokens, n) {
         return None;
     }
@@ -262,7 +262,7 @@ fn imperative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds an obligation or permission: "you should stop …", "warfarin must be stopped", "CARD-001
 /// needs insulin", "a dose deve ser aumentada".
-fn obligation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn obligation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let next = r.word(n + 1);
     let must = r.is(n, OBLIGE)
         || matches!(r.word(n), "have" | "has") && next == "to"
@@ -319,7 +319,12 @@ fn obligation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds what must be done by anybody but the reader: "warfarin should be stopped", "she needs
 /// insulin". `act` is the verb of treatment after the modal verb at `n`, and `object` its object.
-fn owed(r: &Reading<'_, '_>, n: usize, act: Option<usize>, object: Option<usize>) -> Option<Hit> {
+fn owed(
+    r: &SentenceReading<'_, '_>,
+    n: usize,
+    act: Option<usize>,
+    object: Option<usize>,
+) -> Option<Hit> {
     let at = n.saturating_sub(1);
     if let Some(v) = act {
         // "Questions about treatment should be put to the doctor."
@@ -347,7 +352,7 @@ fn owed(r: &Reading<'_, '_>, n: usize, act: Option<usize>, object: Option<usize>
 
 /// Finds an obligation of the reader to do anything but what the program may tell it to do, such as
 /// naming a patient or asking a doctor.
-fn unordinary(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn unordinary(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let skipped = |at: &usize| {
         r.is(*at, LEAD | NEG | URGENT) || matches!(r.word(*at), "to" | "be" | "que" | "de")
     };
@@ -367,7 +372,7 @@ fn unordinary(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a recommendation: "I recommend stopping …", "recomendo suspender …", "doctors advise
 /// taking …", "my advice is to …", "eu pararia …".
-fn recommendation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn recommendation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let act = || r.act_after(n, BASE | INFINITIVE | GERUND | POLITE);
     if r.is(n, ACT) && r.is(n, CONDITIONAL) {
         return r.act_object(n).and_then(|end| hit(n, end, r.has_you));
@@ -437,7 +442,7 @@ const INDICATIONS: &str = "recommended advisable best better safer safest indica
 
 /// Finds an impersonal recommendation: "it is best to stop …", "stopping … is advisable",
 /// "é recomendável suspender …", "dose increase recommended".
-fn evaluation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn evaluation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !r.is(n, EVALUATION) {
         return None;
     }
@@ -492,7 +497,7 @@ fn evaluation(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds an order through another verb: "consider stopping …", "remember to take …", "worth trying",
 /// "time to double the dose".
-fn chain(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn chain(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !r.is(n, CHAIN) {
         return None;
     }
@@ -514,7 +519,7 @@ fn chain(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 }
 
 /// Finds an order to pass an order on: "tell the patient to stop …".
-fn relayed(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn relayed(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let to_you = r.is(n, YOU) && r.word(n + 1) == "to";
     let names =
         |at: usize| r.is(at, PATIENT | READER | ROLE) || matches!(r.word(at), "quem" | "whoever");
@@ -540,7 +545,7 @@ fn relayed(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a judgement on a treatment: "the dose is too low", "a higher dose would help", "ibuprofen
 /// will help your headache", "no more warfarin".
-fn judged_treatment(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn judged_treatment(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let from = n.saturating_sub(6);
     // "A short course of prednisolone would clear this up."
@@ -576,36 +581,8 @@ fn judged_treatment(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
             .then(|| hit(n.saturating_sub(8), n + 1, r.has_you))
             .flatten();
     }
-    // "Her best bet is chemotherapy", "o tratamento ideal é …".
-    if r.is(n, BETTER) && n > 0 {
-        let is_it = |at: usize| r.is(at, IS) || r.word(at) == "e";
-        let is_treatment = |at: usize| r.is(at, TREATMENT | UNIT) || r.is_medicine(at);
-        if is_it(n + 2) && (n + 3..n + 6).any(is_treatment) && !r.any(n, n + 3, WAS) {
-            return hit(n, n + 3, r.has_you);
-        }
-        if r.is(n - 1, MEDICINE) && is_it(n + 1) {
-            return hit(n - 1, n + 1, r.has_you);
-        }
-    }
     if r.is(n, BETTER) {
-        let noun = (n + 1..n + 3).find(|at| {
-            r.is(*at, MEDICINE)
-                || matches!(
-                    r.word(*at),
-                    "option" | "choice" | "alternative" | "opcao" | "escolha"
-                )
-        });
-        let noun = noun?;
-        let until = r.tokens.len().min(noun + 7);
-        let back = n.saturating_sub(3);
-        let stated = (noun + 1..until).any(|at| r.is(at, IS | HELP | ABLE) || r.word(at) == "e")
-            || r.any(back, n, IS) && !r.any(back, n, WAS);
-        let past = (noun + 1..until).any(|at| r.is(at, WAS | PAST));
-        let named =
-            r.is(noun, MEDICINE) || r.object_after(noun).is_some() || r.medicine_before(n, 8);
-        return (stated && !past && named)
-            .then(|| hit(n, until - 1, r.has_you))
-            .flatten();
+        return best_treatment(r, n).or_else(|| better_option(r, n));
     }
     if r.is(n, HELP) && r.has_you && !r.is(n, PAST) && r.medicine_before(n, 4) {
         return hit(n.saturating_sub(4), n, true);
@@ -623,9 +600,44 @@ fn judged_treatment(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
     None
 }
 
+/// Finds a treatment called the best one: "her best bet is chemotherapy", "o tratamento ideal é …".
+fn best_treatment(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let before = n.checked_sub(1)?;
+    let is_it = |at: usize| r.is(at, IS) || r.word(at) == "e";
+    let is_treatment = |at: usize| r.is(at, TREATMENT | UNIT) || r.is_medicine(at);
+    if is_it(n + 2) && (n + 3..n + 6).any(is_treatment) && !r.any(n, n + 3, WAS) {
+        return hit(n, n + 3, r.has_you);
+    }
+    if r.is(before, MEDICINE) && is_it(n + 1) {
+        return hit(before, n + 1, r.has_you);
+    }
+    None
+}
+
+/// Finds a treatment compared with another one: "the better option would be warfarin".
+fn better_option(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let noun = (n + 1..n + 3).find(|at| {
+        r.is(*at, MEDICINE)
+            || matches!(
+                r.word(*at),
+                "option" | "choice" | "alternative" | "opcao" | "escolha"
+            )
+    });
+    let noun = noun?;
+    let until = r.tokens.len().min(noun + 7);
+    let back = n.saturating_sub(3);
+    let stated = (noun + 1..until).any(|at| r.is(at, IS | HELP | ABLE) || r.word(at) == "e")
+        || r.any(back, n, IS) && !r.any(back, n, WAS);
+    let past = (noun + 1..until).any(|at| r.is(at, WAS | PAST));
+    let named = r.is(noun, MEDICINE) || r.object_after(noun).is_some() || r.medicine_before(n, 8);
+    (stated && !past && named)
+        .then(|| hit(n, until - 1, r.has_you))
+        .flatten()
+}
+
 /// Finds something praised in place of a medicine: "tea replaces the tablets", "garlic works as well
 /// as the pills".
-fn alternative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn alternative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let from = n.saturating_sub(4);
     let replaces = is_one_of(r.word(n), "substitui substituem replaces substitutes");
     if replaces && !r.any(n.saturating_sub(3), n, NEG) {
@@ -648,7 +660,7 @@ fn alternative(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a change of treatment that is neither past nor reported, in a form that only advice has:
 /// "it might be an idea to pause …", "stopping … makes sense", "faz sentido reduzir …".
-fn unreported_change(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn unreported_change(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     const TIMES: &str = "since after before by on while when until without for of been keeps kept avoid from about \
         regarding";
     if !r.is(n, ACT) {
@@ -685,7 +697,7 @@ fn unreported_change(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 }
 
 /// Finds a request without a verb: "no more salt, please".
-fn polite_request(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn polite_request(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !matches!(r.word(n), "please" | "favor") || r.any(0, r.tokens.len(), ORDINARY | SEEK) {
         return None;
     }
@@ -694,7 +706,7 @@ fn polite_request(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
 }
 
 /// Finds advice in the form of a question: "why not stop …?", "have you considered …?".
-fn rhetorical(r: &Reading<'_, '_>, n: usize) -> Option<Hit> {
+fn rhetorical(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let next = r.word(n + 1);
     let asks = match r.word(n) {
         "why" => next == "not" || next == "do" && r.word(n + 3) == "not" || r.word(n + 2) == "not",

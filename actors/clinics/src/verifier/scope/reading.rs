@@ -12,7 +12,7 @@ use super::sentence::{JOINED, OPENS, Token, reported};
 const QUESTION_WORDS: usize = 4;
 
 /// Sentence with what the rules ask about it.
-pub(super) struct Reading<'a, 't> {
+pub(super) struct SentenceReading<'a, 't> {
     pub tokens: &'a [Token<'t>],
     /// Whether a report covers each token, see [`reported`].
     pub covered: Vec<bool>,
@@ -55,7 +55,7 @@ impl Address {
     }
 }
 
-impl<'a, 't> Reading<'a, 't> {
+impl<'a, 't> SentenceReading<'a, 't> {
     pub fn new(tokens: &'a [Token<'t>], end: char, records: &'a RecordedText) -> Self {
         let asks = |(n, token): (usize, &Token<'_>)| {
             token.has(OPENS) && token.is(INTERROGATIVE) && !(n > 0 && token.is(DOCUMENT_VERB))
