@@ -1,25 +1,17 @@
 //! Federated clinics: a local orchestrator, and clinics in processes of their own.
 
-use std::collections::HashMap;
 use std::io;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_clinics::orchestrator::{AskClinics, ClinicAnswer, Orchestrator, OrchestratorConfig};
+use callboard_clinics::orchestrator::{AskClinics, ClinicAnswer};
 use callboard_clinics::plan::{ClinicEntry, ClinicRegistry, ClinicRegistryError};
-use callboard_clinics::planner::{ModelPlanner, Planner};
-use callboard_clinics::router::{Router, RouterConfig};
-use callboard_clinics::verifier::{IdentityPolicy, Verifier};
-use callboard_guardrail::{CustomRule, Guardrail};
-use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_message::{Failure, FailureKind, Principal};
-use callboard_models::{LanguageModel, ModelError};
-use callboard_runtime::{Agent, AgentRef, CallEvent, System};
+use callboard_runtime::{AgentRef, CallEvent, System};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
-use crate::config::{ClinicsDeclaration, ConfigError, ModelDeclaration, Topology};
+use crate::config::{ConfigError, PipelineAgents, PipelineError, PipelineOptions, Topology};
 use crate::examples;
 use crate::node::{LISTENING_PREFIX, READY_LINE};
 
@@ -27,12 +19,6 @@ use crate::node::{LISTENING_PREFIX, READY_LINE};
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 /// Maximum time for agents to finish at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Two arbiters, one for agents that wait and one for agents that compute, so that deadlines are
-/// kept.
-const ARBITER_COUNT: usize = 2;
-const WAITING_ARBITER: usize = 0;
-const COMPUTING_ARBITER: usize = 1;
-
 /// An orchestrator with its helper agents, and the clinics that it queries.
 pub struct Clinics {
     system: System,
@@ -51,25 +37,12 @@ pub enum ClinicsError {
     /// A `[[clinic]]` entry is invalid.
     #[error(transparent)]
     Registry(#[from] ClinicRegistryError),
-    /// A clinic's `url` is invalid.
-    #[error("clinic {id}: {source}")]
-    Address {
-        /// Id of the clinic.
-        id: String,
-        /// Reason.
-        source: BareClientError,
-    },
+    /// A clinic's `url` or the model of `[clinics] planner` is unusable.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
     /// The host's file declares no `[[clinic]]`.
     #[error("the topology declares no clinic to ask: add a [[clinic]] section")]
     NoClinics,
-    /// The model of `[clinics] planner` can't be opened.
-    #[error("the planner {id}: {source}")]
-    Planner {
-        /// Id of the model.
-        id: String,
-        /// Reason.
-        source: ModelError,
-    },
     /// A clinic's process failed to start. Its standard error has the reason.
     #[error("failed to start the example {example}: {why}")]
     Start {
@@ -90,11 +63,7 @@ impl ClinicsError {
     /// Whether the cause is the user's command line, question or file.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Config(_)
-            | Self::Registry(_)
-            | Self::Address { .. }
-            | Self::NoClinics
-            | Self::Planner { .. } => true,
+            Self::Config(_) | Self::Registry(_) | Self::Pipeline(_) | Self::NoClinics => true,
             Self::Failed(failure) => failure.kind == FailureKind::InvalidInput,
             Self::Start { .. } | Self::Io(_) => false,
         }
@@ -148,7 +117,7 @@ impl Clinics {
         if options.registry.clinics().is_empty() {
             return Err(ClinicsError::NoClinics);
         }
-        let system = System::start(ARBITER_COUNT)?;
+        let system = System::start(PipelineAgents::ARBITER_COUNT)?;
         let agents = PipelineAgents::spawn(&system, options)?;
         Ok(Self {
             system,
@@ -208,166 +177,6 @@ impl Clinics {
         )
         .await;
     }
-}
-
-/// Opens the model that `[clinics] planner` names; `None` without one.
-fn open_planner_model(topology: &Topology) -> Result<Option<LanguageModel>, ClinicsError> {
-    let planner = topology
-        .section::<ClinicsDeclaration>()
-        .and_then(|clinics| clinics.planner.as_deref());
-    let model = planner.and_then(|id| topology.agent_of_kind::<ModelDeclaration>(id));
-    model
-        .map(|model| {
-            LanguageModel::open(model.config.clone()).map_err(|source| ClinicsError::Planner {
-                id: model.id.clone(),
-                source,
-            })
-        })
-        .transpose()
-}
-
-/// Options of the agents that answer questions about clinics.
-pub(crate) struct PipelineOptions {
-    /// Name of the orchestrator for display; those of its helpers begin with it.
-    pub(crate) label: String,
-    pub(crate) registry: ClinicRegistry,
-    /// The operator's rules of the guardrail.
-    pub(crate) rules: Vec<CustomRule>,
-    /// Model that plans questions; `None` plans by rules.
-    pub(crate) planner_model: Option<LanguageModel>,
-    pub(crate) identity_policy: IdentityPolicy,
-    /// Purposes for which identities may be shown; `None` is the default.
-    pub(crate) purposes_allowed: Option<Vec<String>>,
-}
-
-impl PipelineOptions {
-    /// Returns the options that plan by rules.
-    fn new(registry: ClinicRegistry, rules: Vec<CustomRule>) -> Self {
-        Self {
-            label: "orchestrator".to_owned(),
-            registry,
-            rules,
-            planner_model: None,
-            identity_policy: IdentityPolicy::default(),
-            purposes_allowed: None,
-        }
-    }
-
-    /// Returns the options for the clinics, rules and `[clinics]` section of `topology`.
-    ///
-    /// # Errors
-    /// [`ClinicsError::Planner`].
-    pub(crate) fn for_topology(topology: &Topology) -> Result<Self, ClinicsError> {
-        let section = topology.section::<ClinicsDeclaration>();
-        let shown = section.and_then(|clinics| clinics.identities_shown.as_deref());
-        Ok(Self {
-            planner_model: open_planner_model(topology)?,
-            identity_policy: shown.map_or_else(IdentityPolicy::default, IdentityPolicy::showing),
-            ..Self::new(topology.registry.clone(), topology.guard_rules())
-        })
-    }
-}
-
-/// Orchestrator of clinics with its guardrail, planner, router and verifier, and a client of each
-/// clinic.
-pub(crate) struct PipelineAgents {
-    pub(crate) orchestrator: AgentRef,
-    /// All other agents. They serve this orchestrator only.
-    pub(crate) helpers: Vec<AgentRef>,
-}
-
-impl PipelineAgents {
-    /// Spawns the agents. None of them is in the directory: only the router reaches the clinics.
-    ///
-    /// # Errors
-    /// [`ClinicsError::Address`].
-    pub(crate) fn spawn(system: &System, options: PipelineOptions) -> Result<Self, ClinicsError> {
-        let PipelineOptions {
-            label,
-            registry,
-            rules,
-            planner_model,
-            identity_policy,
-            purposes_allowed,
-        } = options;
-        let registry = Arc::new(registry);
-        let clients = connect_clinics(&registry)?;
-        let clinics: HashMap<String, AgentRef> = clients
-            .into_iter()
-            .map(|(id, client)| {
-                let agent = spawn_on(system, WAITING_ARBITER, &id, move || client.clone());
-                (id, agent)
-            })
-            .collect();
-        let name = |part: &str| format!("{label}.{part}");
-        let guardrail = spawn_on(system, COMPUTING_ARBITER, &name("guardrail"), move || {
-            Guardrail::with_rules(&rules)
-        });
-        let verifier = spawn_on(system, COMPUTING_ARBITER, &name("verifier"), move || {
-            Verifier::with_policy(identity_policy.clone())
-        });
-        let mut helpers: Vec<AgentRef> = clinics.values().cloned().collect();
-        let planner = match planner_model {
-            None => {
-                let planning = registry.clone();
-                spawn_on(system, WAITING_ARBITER, &name("planner"), move || {
-                    Planner::new(planning.clone())
-                })
-            }
-            Some(model) => {
-                let model = spawn_on(system, WAITING_ARBITER, &name("planner_model"), move || {
-                    model.clone()
-                });
-                helpers.push(model.clone());
-                let planner = ModelPlanner::new(&registry, model);
-                spawn_on(system, WAITING_ARBITER, &name("planner"), move || {
-                    planner.clone()
-                })
-            }
-        };
-        let routing = RouterConfig {
-            clinics,
-            ..RouterConfig::new(registry.clone(), guardrail.clone())
-        };
-        let router = spawn_on(system, WAITING_ARBITER, &name("router"), move || {
-            Router::new(routing.clone())
-        });
-        helpers.extend([&guardrail, &verifier, &planner, &router].map(AgentRef::clone));
-        let mut config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
-        if let Some(purposes) = purposes_allowed {
-            config.purposes_allowed = purposes;
-        }
-        let orchestrator = spawn_on(system, WAITING_ARBITER, &label, move || {
-            Orchestrator::new(config.clone())
-        });
-        Ok(Self {
-            orchestrator,
-            helpers,
-        })
-    }
-}
-
-fn connect_clinics(
-    registry: &ClinicRegistry,
-) -> Result<Vec<(String, BareMcpClient)>, ClinicsError> {
-    let connect = |clinic: &ClinicEntry| {
-        let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
-        let id = clinic.id.clone();
-        match client {
-            Ok(client) => Ok((id, client)),
-            Err(source) => Err(ClinicsError::Address { id, source }),
-        }
-    };
-    registry.clinics().iter().map(connect).collect()
-}
-
-fn spawn_on<A: Agent>(
-    system: &System,
-    arbiter: usize,
-    label: &str,
-    make: impl Fn() -> A + Send + Sync + 'static,
-) -> AgentRef {
-    system.prepare_with(make).label(label).on(arbiter).spawn()
 }
 
 /// Maximum time from start to listening.

@@ -49,12 +49,13 @@ pub use bidirectional::{
 pub use kinds::{
     A2aAgentDeclaration, A2aBindingName, A2aVersionName, CommandDeclaration, DiscoveryDeclaration,
     InterfaceDeclaration, MailMemberDeclaration, MailroomDeclaration, McpEraName, ModelDeclaration,
-    OauthDeclaration, OrchestratorDeclaration, RunningOrchestrator, SamplingDeclaration,
-    StartError, StructuredOutput, TmuxDeclaration, TmuxPane, UpstreamDeclaration, UpstreamError,
-    UpstreamStart, UpstreamTransport, WebhookDeclaration,
+    OauthDeclaration, OrchestratorDeclaration, PipelineError, RunningOrchestrator,
+    SamplingDeclaration, StartError, StructuredOutput, TmuxDeclaration, TmuxPane,
+    UpstreamDeclaration, UpstreamError, UpstreamStart, UpstreamTransport, WebhookDeclaration,
 };
 pub(crate) use kinds::{
-    AgentDeclaration, PushInboxes, Reachability, RunningAgent, StartContext, spawn_cloned,
+    AgentDeclaration, PipelineAgents, PipelineOptions, PushInboxes, Reachability, RunningAgent,
+    StartContext, spawn_cloned,
 };
 pub use listener::{
     AnonymousAccess, CompatTransport, ListenerDeclaration, ListenerDialect, ListenerProtocol,

@@ -6,8 +6,8 @@ use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, join_all};
 use serde::Deserialize;
 
+use super::clinics_pipeline::{PipelineAgents, PipelineOptions};
 use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
-use crate::clinics::{PipelineAgents, PipelineOptions};
 use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;

@@ -4,6 +4,7 @@
 mod a2a;
 mod clinic;
 mod clinics;
+mod clinics_pipeline;
 mod emr_writeback;
 mod mailroom;
 mod model;
@@ -40,6 +41,8 @@ pub(crate) use a2a::PushInboxes;
 pub use a2a::{
     A2aAgentDeclaration, A2aBindingName, A2aVersionName, InterfaceDeclaration, OauthDeclaration,
 };
+pub use clinics_pipeline::PipelineError;
+pub(crate) use clinics_pipeline::{PipelineAgents, PipelineOptions};
 pub use mailroom::{MailMemberDeclaration, MailroomDeclaration};
 pub use model::ModelDeclaration;
 pub(crate) use orchestrator::EXECUTE_COMMAND;

@@ -702,31 +702,16 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
             _ => continue,
         };
         match role {
-            WordRole::Verb => fragment.verb = true,
-            WordRole::What => (fragment.verb, fragment.what) = (true, true),
-            WordRole::Who => fragment.who = true,
-            WordRole::Cue => fragment.cue = true,
-            WordRole::Count => fragment.count = true,
-            WordRole::More => fragment.compare = true,
             WordRole::Patients => (fragment.patients, plural) = (true, true),
-            WordRole::OnePatient => fragment.patients = true,
             // "on file", "on our records"
             WordRole::Record if at > 0 && pieces[at - 1].shown == "on" => fragment.taking = false,
-            WordRole::Record => fragment.record = true,
-            WordRole::Medication => fragment.medication = true,
-            WordRole::Dose => (fragment.medication, fragment.dose) = (true, true),
             // "everything on CARD-001"
             WordRole::Taking if piece.shown == "on" && is_before_id(pieces, at) => {}
-            WordRole::Taking => fragment.taking = true,
-            WordRole::Pronoun => fragment.pronoun = true,
-            WordRole::All => fragment.all = true,
-            WordRole::Both => (fragment.all, fragment.both) = (true, true),
             WordRole::Clinics => {
                 fragment.clinic_words = true;
                 let all: Vec<usize> = (0..registry.clinics().len()).collect();
                 extend_unique(&mut fragment.clinics, &all);
             }
-            WordRole::NameCue | WordRole::Identity => fragment.identity = true,
             // "send me the list"
             WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
             WordRole::Repeat if has_request(pieces) => fragment.verb = true,
@@ -750,17 +735,7 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
                 fragment.what |= asks;
                 fragment.verb |= asks;
             }
-            WordRole::Filler
-            | WordRole::Qualifier
-            | WordRole::Of
-            | WordRole::Than
-            | WordRole::Join
-            | WordRole::Or
-            | WordRole::Stop
-            | WordRole::Negation
-            | WordRole::Time
-            | WordRole::Relative
-            | WordRole::Ignore => {}
+            role => set_flags(&mut fragment, role),
         }
     }
     let first = pieces.first().map(|piece| &piece.tag);
@@ -768,6 +743,28 @@ fn read_roles(pieces: &[TaggedPhrase], registry: &ClinicRegistry) -> Result<Frag
     fragment.one_patient = fragment.patients && !plural && !fragment.all;
     fragment.record |= fragment.identity && !fragment.ids.is_empty();
     Ok(fragment)
+}
+
+/// Sets the flags of a word whose meaning doesn't depend on the words around it.
+fn set_flags(fragment: &mut Fragment, role: WordRole) {
+    match role {
+        WordRole::Verb => fragment.verb = true,
+        WordRole::What => (fragment.verb, fragment.what) = (true, true),
+        WordRole::Who => fragment.who = true,
+        WordRole::Cue => fragment.cue = true,
+        WordRole::Count => fragment.count = true,
+        WordRole::More => fragment.compare = true,
+        WordRole::OnePatient => fragment.patients = true,
+        WordRole::Record => fragment.record = true,
+        WordRole::Medication => fragment.medication = true,
+        WordRole::Dose => (fragment.medication, fragment.dose) = (true, true),
+        WordRole::Taking => fragment.taking = true,
+        WordRole::Pronoun => fragment.pronoun = true,
+        WordRole::All => fragment.all = true,
+        WordRole::Both => (fragment.all, fragment.both) = (true, true),
+        WordRole::NameCue | WordRole::Identity => fragment.identity = true,
+        _ => {}
+    }
 }
 
 /// Refuses a fragment that seems to contain a person's name with [`PlanRefusal::ByName`]: a word

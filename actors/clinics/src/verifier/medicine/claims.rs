@@ -23,7 +23,7 @@ const EACH_CLAIMS_MAX: usize = 16;
 /// Minimum letters of an unlisted word that counts as a medicine because a dose follows it.
 const UNLISTED_LETTERS_MIN: usize = 5;
 
-/// What is known around a text.
+/// Context of a text: known names, patients and subject.
 pub(super) struct Surroundings<'n> {
     pub names: Names<'n>,
     pub ids: &'n PatientIds,

@@ -1,6 +1,6 @@
 //! Word classes of [`super::general`]: what advice speaks of, and the frames that only advice has.
 
-use super::lexicon::*;
+use super::classes::*;
 
 /// English verbs of living and of watching one's health, in the notation of the lexicon.
 pub(super) const ENGLISH_LIVING: &str = "eat/ate/eaten drink/drank/drunk rest sleep/slept walk exercise lose/lost \

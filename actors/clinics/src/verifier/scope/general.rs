@@ -5,8 +5,9 @@
 
 use callboard_message::text::is_one_of;
 
+use super::hit::{Address, Hit};
 use super::lexicon::*;
-use super::reading::{Address, Hit, SentenceReading};
+use super::reading::SentenceReading;
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
 
 /// Maximum distance, in words, from a frame to what it says about health.
@@ -43,7 +44,7 @@ const DIAGNOSING: &str = "diagnosing";
 
 /// Appends the general advice of a sentence to `hits`.
 pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
-    let talk = Talk::new(r);
+    let talk = TalkReading::new(r);
     for n in 0..r.tokens.len() {
         if r.covered[n] {
             continue;
@@ -137,14 +138,14 @@ impl SentenceReading<'_, '_> {
 }
 
 /// Sentence with what each of its words says about health.
-struct Talk<'r, 'a, 't> {
+struct TalkReading<'r, 'a, 't> {
     r: &'r SentenceReading<'a, 't>,
     health: Vec<bool>,
     /// Whether the sentence forbids a change without medical advice, or leaves a judgement to care.
     is_safeguard: bool,
 }
 
-impl<'r, 'a, 't> Talk<'r, 'a, 't> {
+impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
     fn new(r: &'r SentenceReading<'a, 't>) -> Self {
         let health = (0..r.tokens.len())
             .map(|n| !r.covered[n] && r.is_health(n))

@@ -6,9 +6,11 @@
 //! history but never address the reader, so that a quotation which does is advice too.
 
 mod care;
+mod classes;
 mod diagnosis;
 mod frames;
 mod general;
+mod hit;
 mod lexicon;
 mod orders;
 mod reading;
@@ -20,7 +22,8 @@ use std::borrow::Cow;
 use callboard_message::text::is_one_of;
 
 use super::fold;
-use reading::{Address, Hit, SentenceReading};
+use hit::{Address, Hit};
+use reading::SentenceReading;
 use record::RangeHashes;
 
 pub(super) use record::RecordedText;
@@ -45,6 +48,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
     text.sentences.iter().find_map(|sentence| {
         let tokens = &text.tokens[sentence.from..sentence.to];
         let mut reading = SentenceReading::new(tokens, sentence.end, records);
+        general::cover_disclaimers(&mut reading);
         reading.follows_address = follows_address;
         follows_address = reading.has_you && sentence.end == ';';
         hits.clear();

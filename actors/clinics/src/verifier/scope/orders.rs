@@ -2,8 +2,9 @@
 
 use callboard_message::text::is_one_of;
 
+use super::hit::{Address, Hit};
 use super::lexicon::*;
-use super::reading::{Address, Hit, SentenceReading};
+use super::reading::SentenceReading;
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
 
 const KIND: &str = "prescribing";

@@ -2,7 +2,6 @@
 
 use callboard_message::text::is_one_of;
 
-use super::general::cover_disclaimers;
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE, TELL, YOU};
 use super::record::RecordedText;
 use super::sentence::{JOINED, OPENS, Token, reported};
@@ -28,40 +27,13 @@ pub(super) struct SentenceReading<'a, 't> {
     pub records: &'a RecordedText,
 }
 
-/// Advice in a sentence.
-pub(super) struct Hit {
-    /// First and last word of the advice, by index in the sentence.
-    pub at: usize,
-    pub end: usize,
-    /// Kind of advice, as a note names it.
-    pub kind: &'static str,
-    pub address: Address,
-}
-
-/// Whom a piece of advice addresses, which decides whether standing in a record excuses it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Address {
-    /// The reader: it is advice even where a record is quoted.
-    Reader,
-    /// Nobody: it is advice unless a record is quoted.
-    Nobody,
-    /// The reader, with what the records assert: it is advice only where a record itself says so.
-    RecordToReader,
-}
-
-impl Address {
-    pub fn reader_if(reader: bool) -> Self {
-        if reader { Self::Reader } else { Self::Nobody }
-    }
-}
-
 impl<'a, 't> SentenceReading<'a, 't> {
     pub fn new(tokens: &'a [Token<'t>], end: char, records: &'a RecordedText) -> Self {
         let asks = |(n, token): (usize, &Token<'_>)| {
             token.has(OPENS) && token.is(INTERROGATIVE) && !(n > 0 && token.is(DOCUMENT_VERB))
         };
         let names_reader = names_reader(tokens);
-        let mut reading = Self {
+        Self {
             tokens,
             covered: reported(tokens),
             is_question: end == '?' && tokens.iter().enumerate().take(QUESTION_WORDS).any(asks),
@@ -70,9 +42,7 @@ impl<'a, 't> SentenceReading<'a, 't> {
             follows_address: false,
             end,
             records,
-        };
-        cover_disclaimers(&mut reading);
-        reading
+        }
     }
 
     /// Returns whether the word at `n` has one of the classes; `false` beyond the end.

@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::hit::Hit;
 use super::lexicon::{DENIAL, FAMILY, is_condition};
-use super::reading::Hit;
 use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
 use crate::verifier::medicine::stem;
 
@@ -27,7 +27,7 @@ pub(in crate::verifier) struct RecordedText {
     index: OnceCell<Index>,
 }
 
-/// What is looked up in the records, by hashes, so that a look-up takes the same time whatever the
+/// Clauses and conditions of the records, by hashes, so that a look-up takes the same time whatever the
 /// records' length.
 #[derive(Default)]
 struct Index {
