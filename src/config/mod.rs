@@ -174,6 +174,11 @@ impl Topology {
         self.tables.iter().find_map(|table| table.downcast())
     }
 
+    /// Returns the `[clinics]` section, if declared.
+    pub(crate) fn clinics_section(&self) -> Option<&ClinicsDeclaration> {
+        self.section()
+    }
+
     /// Returns the operator's guardrail rules, which apply beside the built-in ones.
     pub(crate) fn guard_rules(&self) -> Vec<CustomRule> {
         self.section()

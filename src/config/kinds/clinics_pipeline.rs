@@ -13,7 +13,7 @@ use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
 use callboard_models::{LanguageModel, ModelError};
 use callboard_runtime::{Agent, AgentRef, System};
 
-use crate::config::{ClinicsDeclaration, ModelDeclaration, Topology};
+use crate::config::{ModelDeclaration, Topology};
 
 const WAITING_ARBITER: usize = 0;
 const COMPUTING_ARBITER: usize = 1;
@@ -43,7 +43,7 @@ pub enum PipelineError {
 /// Opens the model that `[clinics] planner` names; `None` without one.
 fn open_planner_model(topology: &Topology) -> Result<Option<LanguageModel>, PipelineError> {
     let planner = topology
-        .section::<ClinicsDeclaration>()
+        .clinics_section()
         .and_then(|clinics| clinics.planner.as_deref());
     let model = planner.and_then(|id| topology.agent_of_kind::<ModelDeclaration>(id));
     model
@@ -88,7 +88,7 @@ impl PipelineOptions {
     /// # Errors
     /// [`PipelineError::Planner`].
     pub(crate) fn for_topology(topology: &Topology) -> Result<Self, PipelineError> {
-        let section = topology.section::<ClinicsDeclaration>();
+        let section = topology.clinics_section();
         let shown = section.and_then(|clinics| clinics.identities_shown.as_deref());
         Ok(Self {
             planner_model: open_planner_model(topology)?,

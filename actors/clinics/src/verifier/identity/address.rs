@@ -9,7 +9,7 @@ use super::lexicon::{
     SURE_STREET, UNIT,
 };
 use super::reading::{TokenKind, Tokens};
-use super::words::EVERYDAY;
+use super::word_classes::EVERYDAY;
 
 /// Maximum number of words of a street's name.
 const STREET_WORDS_MAX: usize = 6;

@@ -16,7 +16,7 @@ use super::joined::{
 };
 use super::lexicon::{DISCOVERY, DOCTOR, PARTICLE, TITLE, meaning_of};
 use super::reading::{IdentityReading, Tokens};
-use super::words::{EPONYMS, EVERYDAY};
+use super::word_classes::{EPONYMS, EVERYDAY};
 use crate::verifier::spans::{IdentityKind, SpanKind, TextSpan};
 
 /// Number of words before a word among which the other part of a name is looked for. Up to one word

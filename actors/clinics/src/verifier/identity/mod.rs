@@ -19,7 +19,7 @@ mod reading;
 mod redact;
 #[cfg(test)]
 mod tests;
-mod words;
+mod word_classes;
 
 use std::ops::Range;
 

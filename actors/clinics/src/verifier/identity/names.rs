@@ -13,7 +13,7 @@ use super::lexicon::{
     PERSON_VERB, RELATIVE, SPEECH, STAFF, TITLE,
 };
 use super::reading::Tokens;
-use super::words::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, MEDICAL, WordList};
+use super::word_classes::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, MEDICAL, WordList};
 
 /// Maximum number of words in a person's name. Further words are examined as if a new name began.
 const NAME_WORDS_MAX: usize = 6;

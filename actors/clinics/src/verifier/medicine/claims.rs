@@ -13,7 +13,7 @@ use super::patients::{Mention, PatientGroups, PatientIds};
 use super::phrase::FoundDose;
 use super::stance::{denies_record, stance};
 use super::token::{Sentence, Text, Token};
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum distance, in tokens, from a dose to an unlisted medicine before it: "zorblatin at a dose
 /// of 50 mg". Up to one token less may stand between them.

@@ -28,7 +28,7 @@ mod steps;
 mod tests;
 mod token;
 mod treatment;
-mod words;
+mod word_meanings;
 
 pub(super) use facts::find_fabrications;
 pub(super) use lexicon::{is_medicine, stem};

@@ -2,7 +2,7 @@
 
 use super::model::UnitKind;
 use super::token::Token;
-use super::words::{SpelledNumber, flags, word_info};
+use super::word_meanings::{SpelledNumber, flags, word_info};
 
 /// Maximum number of tokens of a number in words.
 const NUMBER_TOKENS_MAX: usize = 12;

@@ -13,7 +13,7 @@ use super::schedule::{parse_as_needed, parse_duration, parse_route, parse_schedu
 use super::stance::is_negation;
 use super::steps::count_step;
 use super::token::Token;
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum number of pieces that a number before a medicine may count.
 const PIECES_MAX: f64 = 20.0;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::verifier::fold;
 
 use super::token::Token;
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum number of words and numbers in a patient's id.
 const ID_TOKENS_MAX: usize = 6;

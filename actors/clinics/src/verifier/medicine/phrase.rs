@@ -4,7 +4,7 @@ use super::model::{Amounts, Bound, Dose, DosePer, Pieces, Schedule, UnitKind};
 use super::number::{parse_and_part, parse_number, unit_at};
 use super::schedule::parse_schedule;
 use super::token::Token;
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum number of amounts in one dose; of three or more, all are of a combination.
 const AMOUNTS_MAX: usize = 4;

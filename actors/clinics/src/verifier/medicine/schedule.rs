@@ -3,7 +3,7 @@
 use super::model::{Routes, Schedule, Times, routes, times};
 use super::number::parse_number;
 use super::token::Token;
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum number of words inside of "only if it is needed".
 const NEED_LINKS_MAX: usize = 4;

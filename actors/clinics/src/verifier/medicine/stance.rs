@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::model::Stance;
 use super::token::Token;
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum number of tokens before a medicine in which a negation is searched for.
 const NEGATION_TOKENS_MAX: usize = 24;

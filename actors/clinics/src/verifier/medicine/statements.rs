@@ -13,7 +13,7 @@ use super::number::unit_at;
 use super::phrase::parse_dose;
 use super::schedule::{parse_as_needed, parse_route, parse_schedule};
 use super::token::{Text, Token, join_dotted};
-use super::words::flags;
+use super::word_meanings::flags;
 
 /// Maximum length of a text that may be one field of a prescription, in bytes. A longer one is read
 /// by itself.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::words::{WordInfo, flags, word_info};
+use super::word_meanings::{WordInfo, flags, word_info};
 
 /// Maximum number of digits of the number of a line in a list.
 const LINE_NUMBER_DIGITS_MAX: usize = 2;

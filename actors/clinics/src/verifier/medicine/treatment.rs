@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use callboard_message::text::{is_one_of, words};
 
-use super::words::{flags, word_info};
+use super::word_meanings::{flags, word_info};
 
 /// Set of treatments, as bits in the order of [`TREATMENTS`].
 pub(super) type Treatments = u128;
