@@ -25,7 +25,7 @@ pub(super) enum ShapeError {
     MissingField,
     #[error("answered with a field of the wrong type")]
     WrongType,
-    #[error("answered with a dose without a number above zero and a known unit")]
+    #[error("answered with a dose that has no positive number or no known unit")]
     BadDose,
 }
 

@@ -349,6 +349,8 @@ fn r3_own_sentences_pass() {
         include_str!("../orchestrator/patients.rs"),
         include_str!("../orchestrator/pipeline.rs"),
         include_str!("../orchestrator/render.rs"),
+        include_str!("../router/mod.rs"),
+        include_str!("../router/shape.rs"),
     ];
     let sentences: Vec<String> = sources.into_iter().flat_map(sentences_of).collect();
     assert!(sentences.len() > 25, "{}", sentences.len());
@@ -362,7 +364,7 @@ fn r3_own_sentences_pass() {
     }
 }
 
-/// Returns the string literals of a source before its tests that are sentences.
+/// Returns the string literals of at least three words of a source, before its tests.
 fn sentences_of(source: &str) -> Vec<String> {
     let source = source
         .split("#[cfg(test)]\nmod tests")
@@ -388,7 +390,7 @@ fn sentences_of(source: &str) -> Vec<String> {
             _ => {}
         }
     }
-    found.retain(|text| text.ends_with('.') && text.contains(' '));
+    found.retain(|text| text.matches(' ').count() > 1);
     found
 }
 
@@ -398,10 +400,10 @@ fn filled(sentence: &str, word: &str) -> String {
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (_, rest) = part.split_once('}').unwrap_or_default();
-        text.push_str(if text.ends_with('"') {
-            word
-        } else {
-            "cardiology"
+        text.push_str(match text.as_str() {
+            "" => "clinic_b",
+            before if before.ends_with('"') => word,
+            _ => "cardiology",
         });
         text.push_str(rest);
     }

@@ -68,7 +68,9 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let next = r.word(n + 1);
     let needs = |at: usize| {
         let word = r.word(at);
-        r.is(at, OBLIGE | NEEDLESS | EVALUATION)
+        // "did not answer in time" values nothing.
+        let is_on_time = word == "time" && matches!(r.word(at.wrapping_sub(1)), "in" | "on");
+        r.is(at, OBLIGE | NEEDLESS | EVALUATION) && !is_on_time
             || matches!(
                 word,
                 "need"
