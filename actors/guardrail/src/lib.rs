@@ -13,6 +13,7 @@ mod rules;
 mod screen;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

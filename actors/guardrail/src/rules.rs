@@ -9,7 +9,10 @@ use serde::Deserialize;
 
 use super::RuleError;
 use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
-use super::normalize::is_word_char;
+use super::words::{
+    SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords, WordIndex, char_len,
+    word_char_len,
+};
 
 /// Mistake of a rule with the id of another.
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
@@ -29,10 +32,7 @@ pub struct RuleSet {
     pub(super) steps: usize,
     pub(super) report_concept: ConceptId,
     compounds: Vec<CompoundConcept>,
-    /// Concept that is added to a word after `@` or `://`.
-    address: ConceptId,
-    /// Concept that is added to a word after `_`.
-    underscore: ConceptId,
+    forms: FormConcepts,
     pub(super) pattern_rules: Vec<PatternRule>,
     pub(super) patterns: RegexSet,
 }
@@ -78,13 +78,53 @@ impl OriginWeight {
     }
 }
 
-/// Concept that two neighbouring words with given concepts form together.
+/// Concepts that are added to a word by what stands before it.
+struct FormConcepts {
+    /// After `@` or `://`.
+    address: Vec<ConceptId>,
+    /// After `_`.
+    underscore: Vec<ConceptId>,
+    /// At the start of a sentence or line.
+    sentence: Vec<ConceptId>,
+    /// After any other sign that ends a clause.
+    clause: Vec<ConceptId>,
+    /// After a colon.
+    colon: Vec<ConceptId>,
+    /// At the start of a quotation.
+    quote: Vec<ConceptId>,
+}
+
+impl FormConcepts {
+    /// Adds the concepts of a word with other concepts that stands after `gap`. `begins_sentence`
+    /// tells that the gap ends a sentence or line, or that no word is before it.
+    fn collect(&self, gap: &[u8], begins_sentence: bool, found: &mut Vec<ConceptId>) {
+        if let [.., b' ' | b'(', b'"' | b'\'' | b'`'] = gap {
+            found.extend_from_slice(&self.quote);
+        }
+        let concepts = if begins_sentence {
+            &self.sentence
+        } else if gap.first() == Some(&b':') {
+            &self.colon
+        } else if gap.iter().any(|b| CLAUSE_SIGNS.contains(b)) || gap.starts_with(b" - ") {
+            &self.clause
+        } else {
+            return;
+        };
+        found.extend_from_slice(concepts);
+    }
+}
+
+/// Signs that end a clause. Quotation marks don't: a quotation is a part of its clause.
+const CLAUSE_SIGNS: &[u8] = b",;:()[]{}<>*#|=";
+
+/// Concept that two neighbouring words with given concepts form together, or one word with both.
 struct CompoundConcept {
     concept: ConceptId,
     first: ConceptId,
     first_not: Vec<ConceptId>,
     second: ConceptId,
     second_not: Vec<ConceptId>,
+    /// Maximum distance of the words; 0 if both concepts are of one word.
     within: u32,
 }
 
@@ -129,6 +169,43 @@ struct PatternRuleEntry {
 struct WordForms {
     address: String,
     underscore: String,
+    #[serde(default)]
+    sentence: String,
+    #[serde(default)]
+    clause: String,
+    #[serde(default)]
+    colon: String,
+    #[serde(default)]
+    quote: String,
+}
+
+impl WordForms {
+    /// Returns whether a word gets the concept `name` by its form.
+    fn has(&self, name: &str) -> bool {
+        let Self {
+            address,
+            underscore,
+            sentence,
+            clause,
+            colon,
+            quote,
+        } = self;
+        [address, underscore, sentence, clause, colon, quote]
+            .iter()
+            .any(|form| form.split('|').any(|concept| concept == name))
+    }
+
+    fn resolve(&self, names: &ConceptNames<'_>) -> Result<FormConcepts, RuleError> {
+        let of = |form: &str| names.resolve_all("forms", form);
+        Ok(FormConcepts {
+            address: of(&self.address)?,
+            underscore: of(&self.underscore)?,
+            sentence: of(&self.sentence)?,
+            clause: of(&self.clause)?,
+            colon: of(&self.colon)?,
+            quote: of(&self.quote)?,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -242,8 +319,8 @@ impl RuleSet {
                 }
                 words.add(word, concept);
             }
-            let is_made = [&forms.address, &forms.underscore].contains(&name)
-                || compounds.iter().any(|compound| compound.concept == *name);
+            let is_made =
+                forms.has(name) || compounds.iter().any(|compound| compound.concept == *name);
             if list.trim().is_empty() && !is_made {
                 return Err(mistake(
                     name,
@@ -253,10 +330,6 @@ impl RuleSet {
         }
         let compound = |w: CompoundEntry| {
             let id = "compounds";
-            if w.within == 0 {
-                let why = format!("`{}` never matches: `within` must be 1 or more", w.concept);
-                return Err(mistake(id, &why));
-            }
             Ok(CompoundConcept {
                 concept: names.resolve(id, &w.concept)?,
                 first: names.resolve(id, &w.first)?,
@@ -276,8 +349,7 @@ impl RuleSet {
                 .into_iter()
                 .map(compound)
                 .collect::<Result<_, _>>()?,
-            address: names.resolve("forms", &forms.address)?,
-            underscore: names.resolve("forms", &forms.underscore)?,
+            forms: forms.resolve(&names)?,
             pattern_rules: Vec::new(),
             patterns: RegexSet::empty(),
         };
@@ -316,7 +388,8 @@ impl RuleSet {
                 "it never matches: each step must name a concept, and each distance be 1 or more",
             ));
         }
-        if steps.len() < 2 || steps.len() != within.len() || written.weight == 0 {
+        let weight = OriginWeight::new(written.weight, written.outside);
+        if steps.len() < 2 || steps.len() != within.len() || weight.outside == 0 {
             return Err(mistake(
                 "it must have a weight of 1 or more, and a chain of two concepts or more that ends with a concept",
             ));
@@ -327,7 +400,7 @@ impl RuleSet {
             });
         }
         let rule = ChainRule {
-            weight: OriginWeight::new(written.weight, written.outside),
+            weight,
             first_step: self.steps,
             unless_before: names.resolve_all(id, &written.unless_before)?,
             unless_inside: names.resolve_all(id, &written.unless_inside)?,
@@ -364,9 +437,11 @@ impl RuleSet {
             pattern,
         } in signs
         {
-            if weight == 0 {
+            let weight = OriginWeight::new(weight, outside);
+            if weight.outside == 0 {
                 return Err(mistake(&id, "its weight must be 1 or more"));
             }
+            let pattern = fold_scripts(&pattern);
             if let Some((written, read)) = unmatched_letter(&pattern) {
                 let why = format!("its pattern never matches {written:?}: write {read:?}");
                 return Err(mistake(&id, &why));
@@ -374,10 +449,7 @@ impl RuleSet {
             if !ids.insert(id.clone()) {
                 return Err(mistake(&id, SAME_ID));
             }
-            self.pattern_rules.push(PatternRule {
-                id,
-                weight: OriginWeight::new(weight, outside),
-            });
+            self.pattern_rules.push(PatternRule { id, weight });
             patterns.push(pattern);
         }
         for rule in own {
@@ -441,12 +513,14 @@ impl RuleSet {
             self.words
                 .collect_concepts(&plain[start..at], &mut marks.concepts);
             if gap.ends_with(b"@") || gap.starts_with(b"://") {
-                marks.concepts.push(self.address);
+                marks.concepts.extend_from_slice(&self.forms.address);
             }
             if gap == b"_" {
-                marks.concepts.push(self.underscore);
+                marks.concepts.extend_from_slice(&self.forms.underscore);
             }
-            if marks.concepts.len() > from {
+            if marks.concepts.len() > from || gap.first() == Some(&b':') {
+                let begins = sentence || breaks > 0 || place == 1;
+                self.forms.collect(gap, begins, &mut marks.concepts);
                 self.add_compounds(&mut marks, place, from);
                 marks.words.push(TaggedWord {
                     word_position: place,
@@ -458,25 +532,48 @@ impl RuleSet {
         marks
     }
 
-    /// Adds the compound concepts of the current word and the previous one. `place` is the current
+    /// Adds the compound concepts of the current word and those before it. `place` is the current
     /// word's position, and `from` the index of its first concept.
     fn add_compounds(&self, marks: &mut TaggedWords, place: u32, from: usize) {
-        let Some(before) = marks.words.last() else {
-            return;
+        let has = |concepts: &[ConceptId], one: ConceptId, none: &[ConceptId]| {
+            concepts.contains(&one) && !none.iter().any(|concept| concepts.contains(concept))
         };
         for compound in &self.compounds {
-            let (first, second) = (marks.concepts_of(before), &marks.concepts[from..]);
-            let has = |concepts: &[ConceptId], one: ConceptId, none: &[ConceptId]| {
-                concepts.contains(&one) && !none.iter().any(|concept| concepts.contains(concept))
+            let own = &marks.concepts[from..];
+            if !has(own, compound.second, &compound.second_not) {
+                continue;
+            }
+            let is_first =
+                |concepts: &[ConceptId]| has(concepts, compound.first, &compound.first_not);
+            let mut before = marks
+                .words
+                .iter()
+                .rev()
+                .take_while(|word| place - word.word_position <= compound.within);
+            let found = match compound.within {
+                0 => is_first(own),
+                _ => before.any(|word| is_first(marks.concepts_of(word))),
             };
-            if place - before.word_position <= compound.within
-                && has(first, compound.first, &compound.first_not)
-                && has(second, compound.second, &compound.second_not)
-            {
+            if found {
                 marks.concepts.push(compound.concept);
             }
         }
     }
+}
+
+/// Returns a pattern with the letters of other scripts as normalized text has them. Letters that
+/// have another form in lower case or without accents stay.
+fn fold_scripts(pattern: &str) -> String {
+    let fold = |c: char| match c.is_alphabetic() && !is_latin(c) {
+        true => folded_letter(c).map_or_else(|| c.into(), |(_, read)| read),
+        false => c.into(),
+    };
+    pattern.chars().map(fold).collect()
+}
+
+/// Returns whether a letter is Latin, with or without accents.
+fn is_latin(c: char) -> bool {
+    c <= '\u{24f}' || matches!(c, '\u{1e00}'..='\u{1eff}')
 }
 
 /// Returns a letter of a sign's pattern that normalized text doesn't contain, and what it contains
@@ -496,115 +593,6 @@ fn unmatched_letter(pattern: &str) -> Option<(char, String)> {
         }
     }
     None
-}
-
-/// Number of a word's first letters that select its bucket.
-const KEY_LETTERS: usize = 3;
-const BUCKETS: usize = 1 << 12;
-
-struct WordEntry {
-    word: String,
-    begins: bool,
-    concepts: Vec<ConceptId>,
-}
-
-/// Hash index from words to their concepts, by the first letters of the word.
-struct WordIndex(Vec<Vec<WordEntry>>);
-
-impl Default for WordIndex {
-    fn default() -> Self {
-        Self(std::iter::repeat_with(Vec::new).take(BUCKETS).collect())
-    }
-}
-
-impl WordIndex {
-    /// Adds a word. A word that ends in `*` stands for all words with that beginning.
-    fn add(&mut self, word: &str, concept: ConceptId) {
-        let (word, begins) = word
-            .strip_suffix('*')
-            .map_or((word, false), |word| (word, true));
-        let entries = &mut self.0[bucket(word)];
-        match entries
-            .iter_mut()
-            .find(|entry| entry.word == word && entry.begins == begins)
-        {
-            Some(entry) => entry.concepts.push(concept),
-            None => entries.push(WordEntry {
-                word: word.to_owned(),
-                begins,
-                concepts: vec![concept],
-            }),
-        }
-    }
-
-    /// Adds the concepts of a normalized word to `found`.
-    fn collect_concepts(&self, word: &str, found: &mut Vec<ConceptId>) {
-        for entry in &self.0[bucket(word)] {
-            if entry.word == word || entry.begins && word.starts_with(&*entry.word) {
-                found.extend_from_slice(&entry.concepts);
-            }
-        }
-    }
-}
-
-/// Returns the bucket of words with these first letters.
-fn bucket(word: &str) -> usize {
-    let letters = word.as_bytes().iter().take(KEY_LETTERS);
-    letters.fold(0x9e37, |hash: usize, letter| {
-        (hash ^ usize::from(*letter)).wrapping_mul(0x0100_0193)
-    }) >> 7
-        & (BUCKETS - 1)
-}
-
-/// Words of a normalized text that have concepts, in order.
-#[derive(Default)]
-pub(super) struct TaggedWords {
-    pub words: Vec<TaggedWord>,
-    concepts: Vec<ConceptId>,
-}
-
-impl TaggedWords {
-    pub(super) fn concepts_of(&self, mark: &TaggedWord) -> &[ConceptId] {
-        &self.concepts[mark.from..mark.to]
-    }
-}
-
-/// Word with concepts, and its position in the text.
-pub(super) struct TaggedWord {
-    /// Position in words. The end of a sentence counts as [`SENTENCE_END_WORDS`] words.
-    pub word_position: u32,
-    from: usize,
-    to: usize,
-}
-
-/// Number of words that the end of a sentence counts as in distances, because words of two
-/// sentences are less related.
-const SENTENCE_END_WORDS: u32 = 3;
-
-/// Maximum number of words in a line that doesn't end a sentence. Short lines may be the pieces of
-/// one that was cut to hide it.
-const SHORT_LINE_WORDS: u32 = 2;
-
-/// Returns the length in bytes of the character at `at` if it belongs to a word, otherwise 0.
-fn word_char_len(text: &str, at: usize) -> usize {
-    match text.as_bytes().get(at) {
-        Some(byte) if byte.is_ascii() => usize::from(byte.is_ascii_alphanumeric()),
-        _ => text
-            .get(at..)
-            .and_then(|rest| rest.chars().next())
-            .filter(|c| is_word_char(*c))
-            .map_or(0, char::len_utf8),
-    }
-}
-
-/// Returns the length in bytes of the character that begins with this byte.
-fn char_len(first: u8) -> usize {
-    match first {
-        0..=0xbf => 1,
-        0xc0..=0xdf => 2,
-        0xe0..=0xef => 3,
-        _ => 4,
-    }
 }
 
 #[cfg(test)]
@@ -700,10 +688,7 @@ mod tests {
             let found = sign(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");
         }
-        for (right, wrong, why) in [
-            ("y = \"b\"", "y = \" \"", "rule `y`: it never matches"),
-            ("within = 1", "within = 0", "`within` must be 1 or more"),
-        ] {
+        for (right, wrong, why) in [("y = \"b\"", "y = \" \"", "rule `y`: it never matches")] {
             let text = MINIMAL.replace(right, wrong);
             let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[]);
             let found = found.err().unwrap().to_string();

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::BLOCKING_SCORE;
 use super::normalize::{self, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
-use super::rules::{ChainRule, ConceptId, RuleSet, TaggedWord, TaggedWords};
+use super::rules::{ChainRule, ConceptId, RuleSet};
+use super::words::{TaggedWord, TaggedWords};
 
 /// Rule id reported if the built-in rules can't be used.
 pub(super) const NO_RULES_ID: &str = "limit.no_rules";
@@ -168,11 +169,12 @@ impl RuleSet {
         if disguise != Disguise::Turned {
             let found = self.patterns.matches(plain);
             let signs = found.iter().filter_map(|n| self.pattern_rules.get(n));
-            hits.extend(signs.map(|sign| RuleHit {
+            let matches = signs.map(|sign| RuleHit {
                 place: 0,
                 id: &sign.id,
                 weight: sign.weight.for_origin(is_users),
-            }));
+            });
+            hits.extend(matches.filter(|hit| hit.weight > 0));
         }
         if disguise != Disguise::None {
             let disguised = hits[from..]
@@ -209,7 +211,8 @@ impl RuleSet {
                 // One match per window suffices, so that repetitive text isn't slower.
                 let fresh =
                     last_hit[*r] == 0 || mark.word_position - last_hit[*r] > WINDOW_WORDS / 4;
-                if complete && fresh && !has_exception(rule, text, start, m) {
+                let counts = rule.weight.for_origin(is_users) > 0;
+                if complete && counts && fresh && !has_exception(rule, text, start, m) {
                     last_hit[*r] = mark.word_position;
                     let share = if rule.is_quotable && self.is_reported(text, start, m) {
                         2
@@ -232,7 +235,7 @@ impl RuleSet {
         let marks = &text.words;
         let from = marks[start].word_position.saturating_sub(REPORT_WORDS);
         let until = marks[end].word_position + REPORT_WORDS;
-        let before = marks[..start]
+        let before = marks[..=start]
             .iter()
             .rev()
             .take_while(|m| m.word_position >= from);
