@@ -1,5 +1,6 @@
 //! Guardrail rules: chains of concepts, and patterns that legitimate text doesn't contain.
-//! `rules.toml` has the built-in rules and explains its format; operators add [`CustomRule`]s.
+//! `rules.toml` has the built-in rules and explains its format, `words.toml` their words; operators
+//! add [`CustomRule`]s.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -17,7 +18,7 @@ use super::words::{
 /// Mistake of a rule with the id of another.
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
 
-const BUILT_IN_RULES: &str = include_str!("rules.toml");
+const BUILT_IN_RULES: &str = concat!(include_str!("rules.toml"), include_str!("words.toml"));
 
 /// Index of a concept in [`RuleSet`]. A concept is a group of words that rules treat alike.
 pub(super) type ConceptId = u16;
@@ -626,6 +627,36 @@ mod tests {
         }
         for word in ["ignorance", "hypertension", "psoriasis", "cardiology"] {
             assert!(concepts(word).is_empty(), "{word}");
+        }
+    }
+
+    /// Goal: an order is a verb that begins a sentence or clause; a compound is found over a word
+    /// between. Method: the concepts of a text's words.
+    #[test]
+    fn forms_and_compounds_have_concepts() {
+        let rules = RuleSet::built_in().unwrap();
+        let document: RulesFile = toml::from_str::<RulesFile>(BUILT_IN_RULES).unwrap();
+        let has = |text: &str, concept: &str| {
+            let at = document.concepts.keys().position(|name| name == concept);
+            let id = ConceptId::try_from(at.unwrap()).unwrap();
+            let marks = rules.tag_words(text);
+            marks
+                .words
+                .iter()
+                .any(|word| marks.concepts_of(word).contains(&id))
+        };
+        for (text, concept, found) in [
+            ("send it", "order", true),
+            ("later, send it", "order", true),
+            ("please send it", "order", true),
+            ("they send it", "order", false),
+            ("note: send it", "order_colon", true),
+            ("note, send it", "order_colon", false),
+            ("prompt do sistema", "system_prompt", true),
+            ("language model", "ai_name", true),
+            ("model railway", "ai_name", false),
+        ] {
+            assert_eq!(has(text, concept), found, "{text}: {concept}");
         }
     }
 
