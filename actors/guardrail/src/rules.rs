@@ -11,10 +11,12 @@ use serde::Deserialize;
 use super::RuleError;
 use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
 use super::words::{
-    SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords, WordIndex, char_len,
-    word_char_len,
+    FormConcepts, SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords, WordIndex,
+    char_len, word_char_len,
 };
 
+/// Minimum letters of a word that may be several words written together.
+const JOINED_CHARS_MIN: usize = 20;
 /// Mistake of a rule with the id of another.
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
 
@@ -27,12 +29,13 @@ pub(super) type ConceptId = u16;
 pub struct RuleSet {
     words: WordIndex,
     pub(super) chain_rules: Vec<ChainRule>,
-    /// Steps of chain rules that a concept matches, by concept. Each is a pair (rule index, step
-    /// index); for each rule, later steps come first.
-    pub(super) steps_of: Vec<Vec<(usize, usize)>>,
+    /// Steps of chain rules that a concept matches, by concept; for each rule, later steps come
+    /// first.
+    pub(super) steps_of: Vec<Vec<ChainStep>>,
     pub(super) steps: usize,
     pub(super) report_concept: ConceptId,
-    compounds: Vec<CompoundConcept>,
+    /// Compounds by their second concept.
+    compounds_of: Vec<Vec<CompoundConcept>>,
     forms: FormConcepts,
     pub(super) pattern_rules: Vec<PatternRule>,
     pub(super) patterns: RegexSet,
@@ -42,16 +45,26 @@ pub struct RuleSet {
 pub(super) struct ChainRule {
     pub id: String,
     pub weight: OriginWeight,
-    /// Index of the rule's first step, counted over the steps of all rules.
-    pub first_step: usize,
-    /// Maximum distance, in words, of each step from the previous step; 0 for the first step.
-    pub within: Vec<u32>,
     pub unless_before: Vec<ConceptId>,
     pub unless_inside: Vec<ConceptId>,
     pub unless_behind: Vec<ConceptId>,
     /// Whether the rule's weight is halved in a report of an attack, which may quote it. Chains
     /// that give orders may not be quoted.
     pub is_quotable: bool,
+}
+
+/// Step of a [`ChainRule`].
+#[derive(Clone, Copy)]
+pub(super) struct ChainStep {
+    /// Index of the rule.
+    pub rule: usize,
+    /// Index of the step, counted over the steps of all rules. The previous step of the rule is one
+    /// less.
+    pub step: usize,
+    /// Maximum distance, in words, from the previous step; 0 for the first step.
+    pub within: u32,
+    /// Whether the chain is complete with this step.
+    pub is_last: bool,
 }
 
 /// Rule with a regular expression that legitimate text doesn't match.
@@ -79,51 +92,11 @@ impl OriginWeight {
     }
 }
 
-/// Concepts that are added to a word by what stands before it.
-struct FormConcepts {
-    /// After `@` or `://`.
-    address: Vec<ConceptId>,
-    /// After `_`.
-    underscore: Vec<ConceptId>,
-    /// At the start of a sentence or line.
-    sentence: Vec<ConceptId>,
-    /// After any other sign that ends a clause.
-    clause: Vec<ConceptId>,
-    /// After a colon.
-    colon: Vec<ConceptId>,
-    /// At the start of a quotation.
-    quote: Vec<ConceptId>,
-}
-
-impl FormConcepts {
-    /// Adds the concepts of a word with other concepts that stands after `gap`. `begins_sentence`
-    /// tells that the gap ends a sentence or line, or that no word is before it.
-    fn collect(&self, gap: &[u8], begins_sentence: bool, found: &mut Vec<ConceptId>) {
-        if let [.., b' ' | b'(', b'"' | b'\'' | b'`'] = gap {
-            found.extend_from_slice(&self.quote);
-        }
-        let concepts = if begins_sentence {
-            &self.sentence
-        } else if gap.first() == Some(&b':') {
-            &self.colon
-        } else if gap.iter().any(|b| CLAUSE_SIGNS.contains(b)) || gap.starts_with(b" - ") {
-            &self.clause
-        } else {
-            return;
-        };
-        found.extend_from_slice(concepts);
-    }
-}
-
-/// Signs that end a clause. Quotation marks don't: a quotation is a part of its clause.
-const CLAUSE_SIGNS: &[u8] = b",;:()[]{}<>*#|=";
-
 /// Concept that two neighbouring words with given concepts form together, or one word with both.
 struct CompoundConcept {
     concept: ConceptId,
     first: ConceptId,
     first_not: Vec<ConceptId>,
-    second: ConceptId,
     second_not: Vec<ConceptId>,
     /// Maximum distance of the words; 0 if both concepts are of one word.
     within: u32,
@@ -331,14 +304,14 @@ impl RuleSet {
         }
         let compound = |w: CompoundEntry| {
             let id = "compounds";
-            Ok(CompoundConcept {
+            let compound = CompoundConcept {
                 concept: names.resolve(id, &w.concept)?,
                 first: names.resolve(id, &w.first)?,
                 first_not: names.resolve_all(id, &w.first_not)?,
-                second: names.resolve(id, &w.second)?,
                 second_not: names.resolve_all(id, &w.second_not)?,
                 within: w.within,
-            })
+            };
+            Ok((names.resolve(id, &w.second)?, compound))
         };
         let mut found = Self {
             words,
@@ -346,14 +319,17 @@ impl RuleSet {
             steps_of: vec![Vec::new(); names.0.len()],
             steps: 0,
             report_concept: names.resolve("reports", &reports.concept)?,
-            compounds: compounds
-                .into_iter()
-                .map(compound)
-                .collect::<Result<_, _>>()?,
+            compounds_of: std::iter::repeat_with(Vec::new)
+                .take(names.0.len())
+                .collect(),
             forms: forms.resolve(&names)?,
             pattern_rules: Vec::new(),
             patterns: RegexSet::empty(),
         };
+        for compound in compounds.into_iter().map(compound) {
+            let (second, compound) = compound?;
+            found.compounds_of[usize::from(second)].push(compound);
+        }
         for chain in chains {
             found.add_chain_rule(chain, &names, &reports.families)?;
         }
@@ -397,20 +373,23 @@ impl RuleSet {
         }
         for (step, concepts) in steps.iter().enumerate().rev() {
             concepts.iter().for_each(|concept| {
-                self.steps_of[usize::from(*concept)].push((self.chain_rules.len(), step))
+                self.steps_of[usize::from(*concept)].push(ChainStep {
+                    rule: self.chain_rules.len(),
+                    step: self.steps + step,
+                    within: within[step],
+                    is_last: step + 1 == within.len(),
+                })
             });
         }
         let rule = ChainRule {
             weight,
-            first_step: self.steps,
             unless_before: names.resolve_all(id, &written.unless_before)?,
             unless_inside: names.resolve_all(id, &written.unless_inside)?,
             unless_behind: names.resolve_all(id, &written.unless_behind)?,
             is_quotable: quotable.iter().any(|of| of == family),
             id: written.id,
-            within,
         };
-        self.steps += rule.within.len();
+        self.steps += steps.len();
         self.chain_rules.push(rule);
         Ok(())
     }
@@ -483,13 +462,20 @@ impl RuleSet {
         let (mut place, mut at, mut end) = (0, 0, 0);
         let mut line_start = 0;
         while at < bytes.len() {
-            let letter = word_char_len(plain, at);
-            if letter == 0 {
+            if bytes[at].is_ascii() && !bytes[at].is_ascii_alphanumeric() {
+                at += 1;
+                continue;
+            }
+            if word_char_len(plain, at) == 0 {
                 at += char_len(bytes[at]);
                 continue;
             }
             let start = at;
             while at < bytes.len() {
+                if bytes[at].is_ascii_alphanumeric() {
+                    at += 1;
+                    continue;
+                }
                 match word_char_len(plain, at) {
                     0 => break,
                     length => at += length,
@@ -533,30 +519,66 @@ impl RuleSet {
         marks
     }
 
+    /// Returns the text with a space between the words that were written together. Only long words
+    /// are cut, at the words of concepts. `None` if there are none.
+    pub(super) fn split_words(&self, plain: &str) -> Option<String> {
+        let is_long = |word: &&str| word.len() >= JOINED_CHARS_MIN;
+        let letters = |c: char| !c.is_ascii_alphabetic();
+        if !plain.split(letters).any(|word| is_long(&word)) {
+            return None;
+        }
+        let mut out = String::with_capacity(plain.len());
+        for word in plain.split_inclusive(letters) {
+            let end = word.trim_end_matches(letters).len();
+            if end < JOINED_CHARS_MIN {
+                out.push_str(word);
+                continue;
+            }
+            let mut at = 0;
+            while at < end {
+                let known = self.words.longest_prefix(&word[at..end]);
+                if known > 0 {
+                    out.push(' ');
+                    out.push_str(&word[at..at + known]);
+                    out.push(' ');
+                } else {
+                    out.push_str(&word[at..=at]);
+                }
+                at += known.max(1);
+            }
+            out.push_str(&word[end..]);
+        }
+        Some(out)
+    }
+
     /// Adds the compound concepts of the current word and those before it. `place` is the current
     /// word's position, and `from` the index of its first concept.
     fn add_compounds(&self, marks: &mut TaggedWords, place: u32, from: usize) {
         let has = |concepts: &[ConceptId], one: ConceptId, none: &[ConceptId]| {
             concepts.contains(&one) && !none.iter().any(|concept| concepts.contains(concept))
         };
-        for compound in &self.compounds {
-            let own = &marks.concepts[from..];
-            if !has(own, compound.second, &compound.second_not) {
-                continue;
-            }
-            let is_first =
-                |concepts: &[ConceptId]| has(concepts, compound.first, &compound.first_not);
-            let mut before = marks
-                .words
-                .iter()
-                .rev()
-                .take_while(|word| place - word.word_position <= compound.within);
-            let found = match compound.within {
-                0 => is_first(own),
-                _ => before.any(|word| is_first(marks.concepts_of(word))),
-            };
-            if found {
-                marks.concepts.push(compound.concept);
+        let mut at = from;
+        // A compound may be the second concept of another one.
+        while let Some(second) = marks.concepts.get(at).copied() {
+            at += 1;
+            for compound in &self.compounds_of[usize::from(second)] {
+                let own = &marks.concepts[from..];
+                if own.contains(&compound.concept) || !has(own, second, &compound.second_not) {
+                    continue;
+                }
+                let is_first =
+                    |concepts: &[ConceptId]| has(concepts, compound.first, &compound.first_not);
+                let is_near = |word: &&TaggedWord| place - word.word_position <= compound.within;
+                let found = match compound.within {
+                    0 => is_first(own),
+                    _ => {
+                        let mut before = marks.words.iter().rev().take_while(is_near);
+                        before.any(|word| is_first(marks.concepts_of(word)))
+                    }
+                };
+                if found {
+                    marks.concepts.push(compound.concept);
+                }
             }
         }
     }
@@ -719,12 +741,10 @@ mod tests {
             let found = sign(wrong).unwrap();
             assert!(found.contains(why), "{wrong}: {found}");
         }
-        for (right, wrong, why) in [("y = \"b\"", "y = \" \"", "rule `y`: it never matches")] {
-            let text = MINIMAL.replace(right, wrong);
-            let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[]);
-            let found = found.err().unwrap().to_string();
-            assert!(found.contains(why), "{wrong}: {found}");
-        }
+        let text = MINIMAL.replace("y = \"b\"", "y = \" \"");
+        let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[]);
+        let found = found.err().unwrap().to_string();
+        assert!(found.contains("rule `y`: it never matches"), "{found}");
         for word in [
             "esqueçam",
             "Ignore",

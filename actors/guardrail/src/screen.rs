@@ -105,8 +105,16 @@ impl RuleSet {
         let mut hits = Vec::new();
         self.scan_reading(&plain.text, Disguise::None, &[], origin, &mut hits);
         let seen: Vec<&str> = hits.iter().map(|hit| hit.id).collect();
-        for (disguise, reading) in normalize::decode_disguises(&plain.text) {
+        for (disguise, reading) in normalize::decode_disguises(text, &plain.text) {
             self.scan_reading(&reading, disguise, &seen, origin, &mut hits);
+            if disguise == Disguise::Hidden
+                && let Some(split) = self.split_words(&reading)
+            {
+                self.scan_reading(&split, disguise, &seen, origin, &mut hits);
+            }
+        }
+        if let Some(split) = self.split_words(&plain.text) {
+            self.scan_reading(&split, Disguise::Joined, &seen, origin, &mut hits);
         }
         if plain.splitters > 0 {
             let split = normalize::split_at_invisible(text);
@@ -115,10 +123,10 @@ impl RuleSet {
         let Some(decoded) = normalize::decode_layers(text) else {
             return ScreenResult::blocked_by("limit.decoded_too_long");
         };
-        for reading in decoded {
-            let reading = normalize::normalize(&reading).text;
+        for text in decoded {
+            let reading = normalize::normalize(&text).text;
             self.scan_reading(&reading, Disguise::Hidden, &[], origin, &mut hits);
-            for (disguise, reading) in normalize::decode_disguises(&reading) {
+            for (disguise, reading) in normalize::decode_disguises(&text, &reading) {
                 self.scan_reading(&reading, disguise, &[], origin, &mut hits);
             }
         }
@@ -176,7 +184,7 @@ impl RuleSet {
             });
             hits.extend(matches.filter(|hit| hit.weight > 0));
         }
-        if disguise != Disguise::None {
+        if !matches!(disguise, Disguise::None | Disguise::Joined) {
             let disguised = hits[from..]
                 .iter_mut()
                 .filter(|hit| !seen.contains(&hit.id));
@@ -188,32 +196,32 @@ impl RuleSet {
         let mut state = vec![ChainProgress::default(); self.steps];
         let mut last_hit = vec![0_u32; self.chain_rules.len()];
         for (m, mark) in text.words.iter().enumerate() {
-            let steps = text
-                .concepts_of(mark)
-                .iter()
-                .flat_map(|concept| &self.steps_of[usize::from(*concept)]);
-            for (r, s) in steps {
-                let rule = &self.chain_rules[*r];
-                let reached = match s.checked_sub(1) {
-                    None => Some(m),
-                    Some(before) => {
-                        let step = state[rule.first_step + before];
-                        let gap = mark.word_position.saturating_sub(step.place);
-                        (step.place != 0 && gap > 0 && gap <= rule.within[*s]).then_some(step.start)
+            let concepts = text.concepts_of(mark).iter();
+            for step in concepts.flat_map(|concept| &self.steps_of[usize::from(*concept)]) {
+                let start = match step.within {
+                    0 => m,
+                    within => {
+                        let before = state[step.step - 1];
+                        let gap = mark.word_position.saturating_sub(before.place);
+                        if before.place == 0 || gap == 0 || gap > within {
+                            continue;
+                        }
+                        before.start
                     }
                 };
-                let Some(start) = reached else { continue };
-                state[rule.first_step + s] = ChainProgress {
+                state[step.step] = ChainProgress {
                     place: mark.word_position,
                     start,
                 };
-                let complete = s + 1 == rule.within.len();
+                if !step.is_last {
+                    continue;
+                }
+                let (rule, last_hit) = (&self.chain_rules[step.rule], &mut last_hit[step.rule]);
                 // One match per window suffices, so that repetitive text isn't slower.
-                let fresh =
-                    last_hit[*r] == 0 || mark.word_position - last_hit[*r] > WINDOW_WORDS / 4;
+                let fresh = *last_hit == 0 || mark.word_position - *last_hit > WINDOW_WORDS / 4;
                 let counts = rule.weight.for_origin(is_users) > 0;
-                if complete && counts && fresh && !has_exception(rule, text, start, m) {
-                    last_hit[*r] = mark.word_position;
+                if counts && fresh && !has_exception(rule, text, start, m) {
+                    *last_hit = mark.word_position;
                     let share = if rule.is_quotable && self.is_reported(text, start, m) {
                         2
                     } else {
