@@ -32,6 +32,9 @@ pub(super) struct ReplArguments {
     /// Port to listen on from the start.
     #[arg(long, value_name = "PORT")]
     listen: Option<u16>,
+    /// Serve anybody who reaches the address, without a key, also beyond this machine.
+    #[arg(long, requires = "listen")]
+    anonymous: bool,
     /// Folder for the agents' data. The default is the file's own folder; without a file, data is
     /// kept in memory.
     #[arg(long, value_name = "DIR")]
@@ -48,6 +51,7 @@ pub(super) async fn run(
         target,
         agent,
         listen,
+        anonymous,
         state,
         message,
     }: ReplArguments,
@@ -55,6 +59,7 @@ pub(super) async fn run(
     let embedded = EmbeddedNode::resolve(target.as_deref(), agent, state.as_deref())?;
     let setup = ReplOptions {
         listen,
+        anonymous,
         message,
         ..embedded.repl_options()?
     };
@@ -180,6 +185,7 @@ impl EmbeddedNode {
             mode,
             history: self.has_data_folder.then(|| state.join(HISTORY_FILE)),
             listen: None,
+            anonymous: false,
             message: None,
         })
     }

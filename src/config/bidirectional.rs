@@ -13,7 +13,7 @@ use super::ParsedDeclaration;
 use super::address::WebUrl;
 use super::decode::decode_as;
 use super::kinds::{AgentDeclaration, EXECUTE_COMMAND, ModelDeclaration, OrchestratorDeclaration};
-use super::listener::ListenerDeclaration;
+use super::listener::{AnonymousAccess, ListenerDeclaration};
 use super::problem::{ProblemCollector, Severity};
 use super::tree::{ConfigTree, ConfigValue, SpannedKey};
 
@@ -60,6 +60,7 @@ pub struct ReplDeclaration {
 struct ServerSection {
     port: Option<u16>,
     bind_address: Option<IpAddr>,
+    anonymous: Option<AnonymousAccess>,
     agent_id: Option<String>,
     agent_name: Option<String>,
     agent_description: Option<String>,
@@ -190,7 +191,8 @@ pub(super) fn translate(
         .clone()
         .unwrap_or_else(|| BIDIRECTIONAL_ID_DEFAULT.to_owned());
     let model = model_config(&llm_said, &llm, scripted, problems);
-    let listener = listener_declaration(&server_said, &server, &id, problems);
+    let is_for_repl = mode.repl.unwrap_or(true);
+    let listener = listener_declaration(&server_said, &server, &id, is_for_repl, problems);
     let mut defaults = ConfigTree::table_of_texts(&server.span, [("id", &id)]);
     let defaults = decode_as(
         &mut defaults,
@@ -300,19 +302,35 @@ fn listener_declaration(
     said: &ServerSection,
     server: &ConfigTree,
     id: &str,
+    is_for_repl: bool,
     problems: &mut ProblemCollector<'_>,
 ) -> ListenerDeclaration {
     let port = said.port.unwrap_or(BIDIRECTIONAL_PORT_DEFAULT);
     let address = said.bind_address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
     let mut listener = ListenerDeclaration::a2a_default(SocketAddr::new(address, port));
     listener.agent = Some(id.to_owned());
-    if !address.is_loopback() {
+    listener.open = said.anonymous == Some(AnonymousAccess::Guest);
+    if matches!(said.anonymous, Some(access) if access != AnonymousAccess::Guest) {
+        let message = "this file has no keys, so `anonymous` can only be \"guest\"";
+        problems.error(server.span_of("anonymous"), message.to_owned());
+    } else if !address.is_loopback() && listener.open {
         let message =
             format!("anybody who reaches {address} may use this agent: nobody needs a key");
         let help = "write 127.0.0.1, or declare a [[listener]] with `keys` in a file with a [node]"
             .to_owned();
         problems.warning_with(server.span_of("bind_address"), message, Some(help));
-        listener.open = true;
+    } else if !address.is_loopback() {
+        let message =
+            format!("{address} is not a loopback address, and nobody would need a key there");
+        let span = server.span_of("bind_address");
+        // The REPL asks for the word when it is to listen.
+        if is_for_repl {
+            let help = "type `:listen PORT --anonymous`, write `anonymous = \"guest\"` for `serve`, or 127.0.0.1";
+            problems.warning_with(span, message, Some(help.to_owned()));
+        } else {
+            let help = "write `anonymous = \"guest\"` if anybody may use this agent, or 127.0.0.1";
+            problems.error_with(span, message, Some(help.to_owned()));
+        }
     }
     if address.is_unspecified() {
         listener.public_url = WebUrl::try_from(format!("http://localhost:{port}")).ok();

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use callboard_clinics::plan::ClinicRegistry;
 use callboard_gateway::question_router::Answerer;
+use callboard_message::DataClass;
 use callboard_rpc::{AllowedHosts, AllowedOrigins, BODY_BYTES_MAX_DEFAULT};
 
-use super::kinds::{MailroomDeclaration, Reachability};
+use super::kinds::{AgentDeclaration, MailroomDeclaration, Reachability};
 use super::listener::{
     AnonymousAccess, ListenerDeclaration, ServedProtocol, addresses_conflict, is_path_segment,
 };
@@ -146,6 +147,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             }
             self.check_targets(listener, tree);
             self.check_mail(listener, tree);
+            self.check_guests(listener, tree);
             self.check_room(listener);
             let hosts = listener.hosts.iter().map(|host| {
                 AllowedHosts::default()
@@ -297,6 +299,40 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                 Some("write `keys`, or `anonymous = \"operator\"` for yourself alone".to_owned());
             self.problems
                 .warning_with(tree.span_of("agent"), message, help);
+        }
+    }
+
+    /// Reports data about people that anybody beyond this machine could reach: agents of a higher
+    /// data class than `internal` behind a listener that serves remote guests.
+    fn check_guests(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
+        if !listener.serves_remote_guests() {
+            return;
+        }
+        let sections = self.sections;
+        let named: Vec<&str> = listener.named_ids().collect();
+        let is_member = |id: &str| {
+            let mut servers = sections.servers.iter().map(|entry| &entry.value);
+            servers.any(|server| {
+                named.contains(&&*server.id) && server.members.iter().any(|member| member == id)
+            })
+        };
+        let is_served = |agent: &dyn AgentDeclaration| match named.is_empty() {
+            true => agent.reachability() != Reachability::Mail,
+            false => named.contains(&agent.id()) || is_member(agent.id()),
+        };
+        for (agent, _) in sections.agents().filter(|(agent, _)| is_served(*agent)) {
+            if agent.class() <= DataClass::Internal {
+                continue;
+            }
+            let message = format!(
+                "the listener on {}: anybody who reaches it could use {}, whose data class is \"{}\"",
+                listener.bind,
+                agent.id(),
+                agent.class()
+            );
+            let help = "write `keys` in place of `anonymous = \"guest\"`, or name other agents";
+            self.problems
+                .error_with(tree.span_of("anonymous"), message, Some(help.to_owned()));
         }
     }
 

@@ -31,6 +31,7 @@ pub struct ListenerDeclaration {
     pub agents: Vec<String>,
     /// Access of clients without a credential. Default: [`AnonymousAccess::Guest`] on loopback
     /// addresses without `keys`, else [`AnonymousAccess::Denied`]; see [`Self::anonymous_access`].
+    /// Beyond loopback, a listener without `keys` needs [`AnonymousAccess::Guest`] written out.
     pub anonymous: Option<AnonymousAccess>,
     /// Key file, relative to the topology file. If set, every request needs one of its keys.
     pub keys: Option<PathBuf>,
@@ -93,8 +94,9 @@ pub struct ListenerDeclaration {
     pub documentation_url: Option<WebUrl>,
     /// Icon URL in A2A agent cards.
     pub icon_url: Option<WebUrl>,
-    /// Whether anonymous clients are served on non-loopback addresses too. Not a key of the file: a
-    /// bidirectional agent's file sets it by its bind address.
+    /// Whether anonymous clients are served on non-loopback addresses too, whatever the data class.
+    /// Not a key of the file: `anonymous` of a bidirectional agent's file sets it, and the REPL's
+    /// `--anonymous`.
     #[serde(skip)]
     pub open: bool,
 }
@@ -179,11 +181,32 @@ impl ListenerDeclaration {
         self.compat.contains(&CompatTransport::Bare)
     }
 
+    /// Whether every request needs a credential.
+    pub(crate) fn requires_credential(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Whether guests are served at an address beyond this machine, because the file says so.
+    pub(crate) fn serves_remote_guests(&self) -> bool {
+        self.anonymous == Some(AnonymousAccess::Guest)
+            && !self.requires_credential()
+            && !self.is_loopback_only()
+    }
+
+    /// Whether the listener must not be opened: an address is beyond this machine, no credential is
+    /// required, and nothing says that anybody may use it.
+    pub(crate) fn lacks_authentication(&self) -> bool {
+        !self.requires_credential()
+            && !self.is_loopback_only()
+            && !self.open
+            && self.anonymous != Some(AnonymousAccess::Guest)
+    }
+
     /// Returns the access of clients without a credential. With `keys` it is denied. Without a
     /// declaration, clients are guests if all addresses are loopback ones, and denied otherwise.
     pub fn anonymous_access(&self) -> AnonymousAccess {
         match self.anonymous {
-            _ if self.keys.is_some() => AnonymousAccess::Denied,
+            _ if self.requires_credential() => AnonymousAccess::Denied,
             Some(access) => access,
             None if self.is_loopback_only() || self.open => AnonymousAccess::Guest,
             None => AnonymousAccess::Denied,
@@ -209,7 +232,9 @@ impl ListenerDeclaration {
                 wrong.push(("agents", "write `agent` or `agents`, not both"));
             }
             match self.anonymous {
-                Some(AnonymousAccess::Guest | AnonymousAccess::Operator) if self.keys.is_some() => {
+                Some(AnonymousAccess::Guest | AnonymousAccess::Operator)
+                    if self.requires_credential() =>
+                {
                     wrong.push((
                         "anonymous",
                         "with `keys` every request needs one of them: leave `anonymous` out",
@@ -248,7 +273,7 @@ impl ListenerDeclaration {
                     .map(|key| (key, "this is for the protocol \"a2a\"")),
             );
         }
-        if self.keys.is_none()
+        if !self.requires_credential()
             && self.anonymous == Some(AnonymousAccess::Denied)
             && self.is_loopback_only()
         {
@@ -315,8 +340,8 @@ impl ListenerDeclaration {
             Some("this is not a loopback address: peers there can't be the operator")
         } else if self.served_protocol() == ServedProtocol::Bare {
             Some(BARE_LOOPBACK_MESSAGE)
-        } else if self.keys.is_none() && !self.open {
-            Some("this is not a loopback address: keys are needed to listen there")
+        } else if self.lacks_authentication() {
+            Some(UNAUTHENTICATED_MESSAGE)
         } else {
             None
         };
@@ -368,13 +393,14 @@ impl ListenerDeclaration {
             wrong.push(("compat", "this is for the dialect \"mcp\""));
         }
         let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
-        if self.extended_card == Some(true) && self.keys.is_none() && !is_operator {
+        if self.extended_card == Some(true) && !self.requires_credential() && !is_operator {
             wrong.push((
                 "extended_card",
                 "no client could read it without keys: write `keys` too",
             ));
         }
-        if self.anonymous_task_listing == Some(true) && (self.keys.is_some() || is_operator) {
+        if self.anonymous_task_listing == Some(true) && (self.requires_credential() || is_operator)
+        {
             wrong.push((
                 "anonymous_task_listing",
                 "this listener accepts no anonymous clients: leave it out",
@@ -481,6 +507,9 @@ const A2A_KEYS: [&str; 11] = [
 const PROXY_KEYS: [&str; 3] = ["public_url", "hosts", "grpc_target"];
 const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come through a proxy, and their senders would be the operator: \
                                      write `keys` in place of `anonymous = \"operator\"`";
+/// Reason why a listener without authentication isn't opened beyond this machine, with the remedies.
+pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or \
+                                                  `anonymous = \"guest\"` if anybody who reaches it may use it";
 const BARE_LOOPBACK_MESSAGE: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
                                     address, or write the dialect \"mcp\" and `keys`";
 

@@ -61,6 +61,7 @@ pub use listener::{
     AnonymousAccess, CompatTransport, ListenerDeclaration, ListenerDialect, ListenerProtocol,
     ProviderDeclaration, ServedProtocol,
 };
+pub(crate) use listener::UNAUTHENTICATED_MESSAGE;
 pub(crate) use problem::closest_name;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
 use sections::SectionDeclaration;

@@ -19,13 +19,14 @@ use futures::future::join_all;
 
 use super::a2a_server::A2aProtocol;
 use super::grpc::GrpcListener;
-use super::listener_options::{AccessConfig, access_config, request_limits};
+use super::listener_options::{AccessConfig, access_config, listener_error, request_limits};
 use super::listener_servers::{
     ListenerContext, ListenerServers, ProtocolServer, RetiredServers, ServedAgents,
 };
 use super::{AgentAddress, Node, NodeError};
 use crate::config::{
     CompatTransport, ConfigError, ListenerDeclaration, McpDescription, ServedProtocol, Topology,
+    UNAUTHENTICATED_MESSAGE,
 };
 
 /// Maximum number of threads that serve connections of one listener.
@@ -181,7 +182,9 @@ impl Node {
         topology: &Topology,
         at: usize,
     ) -> Result<OpenListener, NodeError> {
-        self.open_on_sockets(self.bind_sockets(listener_at(topology, at)?)?, topology, at)
+        let listener = listener_at(topology, at)?;
+        Self::can_serve_listener(listener)?;
+        self.open_on_sockets(self.bind_sockets(listener)?, topology, at)
     }
 
     /// Binds new sockets.
@@ -226,6 +229,9 @@ impl Node {
 
     /// Checks settings that can be validated before the listener is opened.
     pub(super) fn can_serve_listener(listener: &ListenerDeclaration) -> Result<(), NodeError> {
+        if listener.lacks_authentication() {
+            return Err(listener_error(listener, UNAUTHENTICATED_MESSAGE));
+        }
         match listener.served_protocol() {
             ServedProtocol::A2a => A2aProtocol::validate(listener),
             ServedProtocol::Mcp | ServedProtocol::Bare => McpProtocol::validate(listener),
@@ -318,7 +324,8 @@ impl Node {
     }
 
     /// Opens an A2A listener at `bind` for the agent `id` only. Its other keys are those of the
-    /// topology's first A2A listener, or the defaults.
+    /// topology's first A2A listener, or the defaults. With `open`, clients without a credential are
+    /// served at an address that isn't loopback too, unless the listener has keys.
     ///
     /// # Errors
     /// See [`NodeError`]. Open listeners are unaffected.
@@ -327,8 +334,10 @@ impl Node {
         topology: &Topology,
         id: &str,
         bind: SocketAddr,
+        open: bool,
     ) -> Result<AgentAddress, NodeError> {
-        let listener = topology.a2a_listener(id, bind);
+        let mut listener = topology.a2a_listener(id, bind);
+        listener.open |= open;
         Self::can_serve_listener(&listener)?;
         let open = self.open_declared(self.bind_sockets(&listener)?, topology, &listener, 0)?;
         let listening = open.addresses().first().cloned();

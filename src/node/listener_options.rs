@@ -42,7 +42,7 @@ pub(super) fn access_config(listener: &ListenerDeclaration) -> Result<AccessConf
     };
     let access = match &listener.keys {
         Some(file) => AccessControl::with_keys(ReloadingKeyStore::open(file)?),
-        None if listener.open => AccessControl::Anyone,
+        None if listener.open || listener.serves_remote_guests() => AccessControl::Anyone,
         None => unauthenticated_access(listener).into(),
     };
     let hosts = listener

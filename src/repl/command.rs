@@ -32,8 +32,12 @@ pub(super) enum ReplCommand {
     Connect(ConnectTarget),
     Disconnect,
     Remote(String),
-    /// Listen at this port, or at the configured one.
-    Listen(Option<u16>),
+    Listen {
+        /// Port; `None` for the configured one.
+        port: Option<u16>,
+        /// Serve clients without a credential at an address that isn't loopback.
+        anonymous: bool,
+    },
     Stop,
     Tool {
         name: String,
@@ -109,7 +113,10 @@ pub(super) const COMMANDS: [(&str, &str); 19] = [
         ":remote MESSAGE",
         "Send MESSAGE as a task to the connected agent",
     ),
-    (":listen [PORT]", "Start the server on PORT"),
+    (
+        ":listen [PORT] [--anonymous]",
+        "Start the server on PORT; --anonymous: for anybody who reaches the address",
+    ),
     (":stop", "Stop the server"),
     (
         ":tool NAME [PARAMS]",
@@ -219,11 +226,7 @@ fn parse_command(typed: &str) -> Result<ReplCommand, CommandParseError> {
         "connect" => id().map(connect_target).map(ReplCommand::Connect),
         "disconnect" => alone(ReplCommand::Disconnect),
         "remote" => whole().map(ReplCommand::Remote),
-        "listen" if rest.is_empty() => Ok(ReplCommand::Listen(None)),
-        "listen" => rest
-            .parse()
-            .map(|port| ReplCommand::Listen(Some(port)))
-            .map_err(|_| usage),
+        "listen" => parse_listen_command(rest).ok_or(usage),
         "stop" => alone(ReplCommand::Stop),
         "tool" => parse_tool_command(rest, usage),
         "session" if word("new") => Ok(ReplCommand::NewSession),
@@ -312,6 +315,20 @@ const LISTEN_PREFIXES: &[&str] = &[
     "escutar na porta",
 ];
 
+/// Parses the arguments of `:listen`. `None` if they aren't a port and `--anonymous`, each at most
+/// once.
+fn parse_listen_command(rest: &str) -> Option<ReplCommand> {
+    let (mut port, mut anonymous) = (None, false);
+    for word in rest.split_whitespace() {
+        match word {
+            "--anonymous" if !anonymous => anonymous = true,
+            _ if port.is_none() => port = Some(word.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(ReplCommand::Listen { port, anonymous })
+}
+
 /// Parses a command in plain words. `None`: the line is a message to the agent.
 fn parse_plain_words(line: &str) -> Option<ReplCommand> {
     let plain = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -325,7 +342,10 @@ fn parse_plain_words(line: &str) -> Option<ReplCommand> {
     if let Some(port) =
         single_word_after(&plain, LISTEN_PREFIXES).and_then(|port| port.parse().ok())
     {
-        return Some(ReplCommand::Listen(Some(port)));
+        return Some(ReplCommand::Listen {
+            port: Some(port),
+            anonymous: false,
+        });
     }
     single_word_after(&plain, CONNECT_PREFIXES)
         .filter(|what| is_connect_target(what))
@@ -369,6 +389,10 @@ mod tests {
         }
     }
 
+    fn listen(port: Option<u16>, anonymous: bool) -> ReplCommand {
+        ReplCommand::Listen { port, anonymous }
+    }
+
     /// Goal: each command is read with what it needs. Method: a row each, also in other cases and with spaces.
     /// Rows: B-20, B-21, B-22, B-23, B-24, B-25, B-26, B-27, B-28, B-29, B-30, B-31, B-54.
     #[test]
@@ -393,8 +417,10 @@ mod tests {
                 ":remote :tool list_agents",
                 ReplCommand::Remote(":tool list_agents".into()),
             ),
-            (":listen 8080", ReplCommand::Listen(Some(8080))),
-            (":listen", ReplCommand::Listen(None)),
+            (":listen 8080", listen(Some(8080), false)),
+            (":listen", listen(None, false)),
+            (":listen 8080 --anonymous", listen(Some(8080), true)),
+            (":listen --anonymous", listen(None, true)),
             (":stop", ReplCommand::Stop),
             (":session new", ReplCommand::NewSession),
             (":session show", ReplCommand::ShowSession),
@@ -474,8 +500,17 @@ mod tests {
                 "{incomplete}"
             );
         }
-        for port in [":listen 65536", ":listen -1", ":listen http"] {
-            assert_eq!(told(port), "type it like this: :listen [PORT]");
+        for wrong in [
+            ":listen 65536",
+            ":listen -1",
+            ":listen http",
+            ":listen 1 2",
+            ":listen --anonymous --anonymous",
+        ] {
+            assert_eq!(
+                told(wrong),
+                "type it like this: :listen [PORT] [--anonymous]"
+            );
         }
     }
 
@@ -543,7 +578,7 @@ mod tests {
             (&["help", "ajuda"], ReplCommand::Help),
             (
                 &["listen 8080", "listen on port 8080"],
-                ReplCommand::Listen(Some(8080)),
+                listen(Some(8080), false),
             ),
             (&["stop server"], ReplCommand::Stop),
             (&["history"], ReplCommand::History),

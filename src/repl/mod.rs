@@ -42,6 +42,8 @@ pub(crate) struct ReplOptions<'a> {
     pub(crate) history: Option<PathBuf>,
     /// Port to listen on from the start.
     pub(crate) listen: Option<u16>,
+    /// Whether that listener serves clients without a credential at an address that isn't loopback.
+    pub(crate) anonymous: bool,
     /// Address to connect to at the start.
     pub(crate) connect: Option<String>,
     /// Message to send instead of reading commands; input then only answers questions.
@@ -104,7 +106,8 @@ pub(crate) async fn run_repl(node: Node, setup: ReplOptions<'_>) -> Result<ReplO
 
 async fn run_shell(shell: &mut Shell<'_>) -> ReplOutcome {
     if shell.options.listen.is_some() {
-        shell.listen(shell.options.listen).await;
+        let (port, anonymous) = (shell.options.listen, shell.options.anonymous);
+        shell.listen(port, anonymous).await;
     }
     if let Some(address) = shell.options.connect.take() {
         shell.connect(ConnectTarget::Address(address)).await;

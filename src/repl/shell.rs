@@ -142,7 +142,7 @@ impl Shell<'_> {
             ReplCommand::Connect(whom) => self.connect(whom).await,
             ReplCommand::Disconnect => self.disconnect(),
             ReplCommand::Remote(text) => self.send_to_remote(&text).await,
-            ReplCommand::Listen(port) => self.listen(port).await,
+            ReplCommand::Listen { port, anonymous } => self.listen(port, anonymous).await,
             ReplCommand::Stop => self.stop_listening().await,
             ReplCommand::Tool { name, params } => self.run_tool(&name, params).await,
             ReplCommand::NewSession => {
@@ -491,7 +491,7 @@ impl Shell<'_> {
         }
     }
 
-    pub(super) async fn listen(&mut self, port: Option<u16>) {
+    pub(super) async fn listen(&mut self, port: Option<u16>, anonymous: bool) {
         if let Some(address) = &self.listen_address {
             return self
                 .screen
@@ -501,11 +501,19 @@ impl Shell<'_> {
             self.options.bind.ip(),
             port.unwrap_or(self.options.bind.port()),
         );
+        let (topology, id) = (self.options.topology, &self.options.agent.id);
+        if !anonymous && topology.a2a_listener(id, bind).lacks_authentication() {
+            return self.screen.print_error(&format!(
+                "{} is not a loopback address, and nobody needs a key there: `:listen {} --anonymous` serves anybody who reaches it",
+                bind.ip(),
+                bind.port()
+            ));
+        }
         self.screen
             .print_line(&format!("🚀 Starting server on port {}...", bind.port()));
         match self
             .node
-            .listen_a2a(self.options.topology, &self.options.agent.id, bind)
+            .listen_a2a(topology, id, bind, anonymous)
             .await
         {
             Ok(AgentAddress { url, .. }) => {

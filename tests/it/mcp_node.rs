@@ -329,6 +329,22 @@ async fn listeners_that_cannot_be() {
     for (lines, said) in [
         ("dialect = \"mcp\"\nbind = \"0.0.0.0:0\"", "keys are needed"),
         (
+            "dialect = \"mcp\"\nbind = \"0.0.0.0:0\"",
+            "`anonymous = \"guest\"`",
+        ),
+        (
+            "dialect = \"mcp\"\nbind = \"0.0.0.0:0\"\nanonymous = false",
+            "keys are needed",
+        ),
+        (
+            "dialect = \"mcp\"\nbind = \"0.0.0.0:0\"\nanonymous = \"operator\"",
+            "can't be the operator",
+        ),
+        (
+            "dialect = \"mcp\"\nbind = \"0.0.0.0:0\"\nanonymous = \"guest\"",
+            "whose data class is \"clinical\"",
+        ),
+        (
             "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nagents = [\"clinic_c\"]",
             "clinic_c",
         ),

@@ -61,6 +61,15 @@ answers = [
     home.write(&format!("{name}.toml"), &text)
 }
 
+/// A file like [`file`] whose agent `serve` serves to anybody.
+fn guest_file(home: &Home, name: &str, port: u16) -> String {
+    let file = file(home, name, port, "");
+    let text = fs::read_to_string(&file).unwrap();
+    let open = text.replace("[server]\n", "[server]\nanonymous = \"guest\"\n");
+    fs::write(&file, open).unwrap();
+    file
+}
+
 /// Runs `callboard repl ARGUMENTS` with these lines on a pipe.
 async fn piped(home: &Home, arguments: &[&str], lines: &[&str]) -> Finished {
     let input = lines.join("\n") + "\n";
@@ -134,7 +143,7 @@ fn first_steps_at_a_terminal() {
 /// The lines by which an agent listens, and connects to itself.
 fn lines(port: u16) -> [String; 2] {
     [
-        format!(":listen {port}"),
+        format!(":listen {port} --anonymous"),
         format!(":connect localhost:{port}"),
     ]
 }
@@ -147,6 +156,30 @@ fn connected(port: u16) -> String {
     format!(
         "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
     )
+}
+
+/// Goal: an agent whose address other machines reach serves nobody until its user says so. Method: `:listen` without the word, then
+/// with it; `serve` without `anonymous` in the file, then with it.
+#[tokio::test]
+async fn nobody_listens_by_mistake() {
+    let home = Home::new();
+    let [port] = free_ports();
+    let path = file(&home, "cautious", port, "");
+    let refused = format!(
+        "❌ 0.0.0.0 is not a loopback address, and nobody needs a key there: `:listen {port} --anonymous` serves anybody who reaches it\n"
+    );
+    let [listen, _] = lines(port);
+    let talked = piped(&home, &[&path], &[":listen", &listen, ":quit"]).await;
+    let all = format!("{}{}", talked.out, talked.err);
+    assert!(all.contains(&refused), "{all}");
+    assert!(talked.out.contains(&started(port)), "{all}");
+    let served = home.run(&["serve", &path]).await.printing(2, "");
+    assert!(
+        served.err.contains("anonymous = \"guest\""),
+        "{}",
+        served.err
+    );
+    let _serving = serving(&home, &guest_file(&home, "open", port)).await;
 }
 
 /// Goal: through a pipe the same lines come, and nothing else. Method: the same session, its whole output.
@@ -277,11 +310,11 @@ answers = [
 async fn memory_is_of_what_went_out() {
     let (home, other) = (Home::new(), Home::new());
     let [ours, theirs] = free_ports();
-    let _remote = serving(&other, &file(&other, "remote", theirs, "")).await;
+    let _remote = serving(&other, &guest_file(&other, "remote", theirs)).await;
     let ours_file = file(&home, "ours", ours, "");
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || {
-        let mut terminal = Terminal::start(&home, &[&ours_file, "--listen", &ours.to_string()], "xterm");
+        let mut terminal = Terminal::start(&home, &[&ours_file, "--listen", &ours.to_string(), "--anonymous"], "xterm");
         terminal.sees(&format!("✅ Server started on http://0.0.0.0:{ours}\n"));
         terminal.goes(&[(&format!(":connect localhost:{theirs}"), &[&connected(theirs)])]);
         let mut send = |text: &str| {

@@ -64,8 +64,12 @@ fn the_documents_sample() {
     };
     assert_eq!(listener.bind.to_string(), "0.0.0.0:8080");
     assert_eq!(
-        (listener.served_protocol(), listener.open),
-        (ServedProtocol::A2a, true)
+        (
+            listener.served_protocol(),
+            listener.open,
+            listener.lacks_authentication()
+        ),
+        (ServedProtocol::A2a, false, true)
     );
     assert_eq!(
         listener.public_url.as_ref().map(|url| url.url().as_str()),

@@ -12,7 +12,7 @@ use crate::repl::{piped, serving};
 async fn a_start_warns() {
     let home = Home::new();
     let [port] = free_ports();
-    let server = format!("[server]\nport = {port}\nbind_address = \"0.0.0.0\"\n");
+    let server = format!("[server]\nport = {port}\nbind_address = \"0.0.0.0\"\nanonymous = \"guest\"\n");
     let file = home.write(
         "open.toml",
         &format!("{server}[llm]\nclaude_api_key = \"sk-secret\"\n"),
@@ -23,7 +23,7 @@ async fn a_start_warns() {
     for err in [talked, served] {
         for wanted in [
             "anybody who reaches 0.0.0.0 may use this agent: nobody needs a key (write 127.0.0.1, or",
-            "the API key stands in this file, and whoever reads the file has it (set the variable CLAUDE_API_KEY in its place) at line 5, column 1\n",
+            "the API key stands in this file, and whoever reads the file has it (set the variable CLAUDE_API_KEY in its place) at line 6, column 1\n",
         ] {
             assert_eq!(
                 err.matches(&format!("callboard: warning: {file}: {wanted}"))
