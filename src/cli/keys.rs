@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use callboard_rpc::{KeyEntry, KeyStore};
-use secrecy::ExposeSecret;
+use callboard_rpc::{KeyEntry, KeyStore, format_expiry, parse_expiry};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{CommandError, CommandResult, EXIT_ANSWERED, KeysAction, KeysArguments, output};
 use crate::config::Topology;
@@ -18,13 +18,22 @@ pub(super) fn run(
 ) -> CommandResult {
     let file = keys.map_or_else(|| key_file(topology), Ok)?;
     match action {
-        KeysAction::Add { name, scope } => {
-            let key = KeyStore::load_or_new(file)?.add(&name, scope)?;
-            // The key alone on standard output, so that it can go straight to where it is kept.
-            output::print_line(key.expose_secret())?;
-            output::print_progress(format_args!(
-                "store the key of {name} now: it can't be shown again"
-            ));
+        KeysAction::Add {
+            name,
+            scope,
+            expires,
+        } => {
+            let key = KeyStore::load_or_new(file)?.add_expiring(&name, scope, expires)?;
+            print_key(&key, &name)?;
+        }
+        KeysAction::Rotate {
+            name,
+            new_name,
+            until,
+            expires,
+        } => {
+            let key = KeyStore::load(file)?.rotate(&name, &new_name, until, expires)?;
+            print_key(&key, &new_name)?;
         }
         KeysAction::List => {
             for key in KeyStore::load(file)?.list() {
@@ -39,9 +48,35 @@ pub(super) fn run(
     Ok(EXIT_ANSWERED)
 }
 
+/// Parses the time at which a key expires.
+pub(super) fn parse_when(text: &str) -> Result<u64, String> {
+    parse_expiry(text).ok_or_else(|| {
+        "write a date such as 2026-12-31, or a timestamp such as 2026-12-31T12:00:00Z".to_owned()
+    })
+}
+
+fn print_key(key: &SecretString, name: &str) -> std::io::Result<()> {
+    // The key alone on standard output, so that it can go straight to where it is kept.
+    output::print_line(key.expose_secret())?;
+    output::print_progress(format_args!(
+        "store the key of {name} now: it can't be shown again"
+    ));
+    Ok(())
+}
+
 fn key_row(key: &KeyEntry) -> String {
-    let state = if key.is_revoked() { "revoked" } else { "valid" };
-    [&*key.name, state]
+    let mut state = match (key.is_revoked(), key.is_expired()) {
+        (true, _) => "revoked".to_owned(),
+        (false, true) => "expired".to_owned(),
+        (false, false) => "valid".to_owned(),
+    };
+    if let Some(at) = key.expires_unix_s.filter(|_| state == "valid") {
+        state = format!("{state} until {}", format_expiry(at));
+    }
+    if let Some(principal) = &key.principal {
+        state = format!("{state} as {principal}");
+    }
+    [&*key.name, &state]
         .into_iter()
         .chain(key.scopes.iter().map(String::as_str))
         .collect::<Vec<_>>()

@@ -189,6 +189,23 @@ enum KeysAction {
         /// Scope that the key grants, for example `patient.identity`. May be repeated.
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
+        /// Date through whose end the key is valid (2026-12-31), or timestamp (2026-12-31T12:00:00Z).
+        #[arg(long, value_name = "WHEN", value_parser = keys::parse_when)]
+        expires: Option<u64>,
+    },
+    /// Create another key for the bearer of a key, with the same scopes, and print it. Both are
+    /// valid until the first is revoked.
+    Rotate {
+        /// Name of the key to replace.
+        name: String,
+        /// Name of the new key.
+        new_name: String,
+        /// Date or timestamp until which the first key is valid.
+        #[arg(long, value_name = "WHEN", value_parser = keys::parse_when)]
+        until: Option<u64>,
+        /// Date or timestamp until which the new key is valid.
+        #[arg(long, value_name = "WHEN", value_parser = keys::parse_when)]
+        expires: Option<u64>,
     },
     /// List names, states and scopes of the keys, never the keys themselves.
     List,

@@ -45,6 +45,37 @@ async fn keys_are_shown_once() {
     );
 }
 
+/// Goal: a key can be replaced without a gap: its holder has two for a while, and the list says until when and whose they are.
+/// Method: a key that expires, another for the same holder, and the first revoked.
+#[tokio::test]
+async fn keys_expire_and_are_replaced() {
+    let home = Home::new();
+    let file = home.path("keys.toml");
+    let keys = ["keys", "--keys", file.to_str().unwrap()];
+    let run = async |more: &[&str]| home.run(&[&keys[..], more].concat()).await;
+    let first = run(&["add", "robot", "--scope", "s", "--expires", "2099-12-31"]).await;
+    let rotate = ["rotate", "robot", "robot-2", "--until", "2098-01-01T12:00:00Z"];
+    let second = run(&rotate).await;
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{}", second.err);
+    assert_ne!(first.out, second.out);
+    run(&["list"]).await.printing(
+        0,
+        "robot\tvalid until 2098-01-01T12:00:00Z\ts\nrobot-2\tvalid as robot\ts\n",
+    );
+    assert_eq!(run(&["revoke", "robot"]).await.code, Some(0));
+    run(&["list"])
+        .await
+        .printing(0, "robot\trevoked\ts\nrobot-2\tvalid as robot\ts\n");
+    for (wrong, said) in [
+        (&["rotate", "robot", "robot-3"][..], "no key of that name"),
+        (&["rotate", "robot-2", "robot"], "already"),
+        (&["add", "late", "--expires", "2001-01-01"], "not in the future"),
+        (&["add", "late", "--expires", "soon"], "2026-12-31"),
+    ] {
+        run(wrong).await.with(2, said);
+    }
+}
+
 /// Goal: mistakes are the user's, and say what to do. Method: rows.
 #[tokio::test]
 async fn mistakes_with_keys() {

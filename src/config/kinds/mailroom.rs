@@ -308,8 +308,10 @@ impl MailroomDeclaration {
         for file in files {
             // A key file may be absent if its listener isn't opened.
             let keys = KeyStore::load_or_new(file)?;
-            let keys = keys.list().iter().filter(|key| !key.is_revoked());
-            for keyed in keys.filter_map(|key| MemberDeclaration::from_key(&key.name, &key.scopes))
+            let keys = keys.list().iter();
+            let keys = keys.filter(|key| !key.is_revoked() && !key.is_expired());
+            for keyed in keys
+                .filter_map(|key| MemberDeclaration::from_key(key.principal_id(), &key.scopes))
             {
                 match places.get(&keyed.id).and_then(|at| members.get_mut(*at)) {
                     Some(member) => member.key_scopes = keyed.key_scopes,

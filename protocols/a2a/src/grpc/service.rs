@@ -4,15 +4,17 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
 use callboard_message::RawObject;
+use callboard_rpc::serve::{CREDENTIAL_ENDED_MESSAGE, CredentialWatch};
 use callboard_rpc::{
     AuthFailureResponse, AuthFailures, CredentialError, PresentedCredential, is_forwarding_header,
 };
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -131,13 +133,39 @@ impl GrpcService {
         J: Message + Default + Serialize,
     {
         let (who, params) = self.accept_request::<J, _>(&request).await?;
+        let authorization = authorization(request.metadata())?;
+        let shown = PresentedCredential {
+            peer: request.remote_addr().map(|address| address.ip()),
+            local: request.local_addr().map(|address| address.ip()),
+            authorization: authorization.as_deref(),
+            is_forwarded: false,
+        };
+        let standing = CredentialWatch::of_credential(&shown, &self.router.options().access);
         let events = self
             .router
             .call_streaming(who, operation, &params)
             .await
             .map_err(error_status)?;
-        Ok(Response::new(events.map(encode_event).boxed()))
+        let events = events.map(encode_event).boxed();
+        Ok(Response::new(end_with_credential(events, standing)))
     }
+}
+
+/// Returns the stream, which ends with `UNAUTHENTICATED` once its credential isn't valid any more.
+fn end_with_credential(events: ResponseStream, mut standing: CredentialWatch) -> ResponseStream {
+    let mut events = Some(events);
+    let events = stream::poll_fn(move |cx| {
+        let Some(open) = &mut events else {
+            return Poll::Ready(None);
+        };
+        if standing.poll_revoked(cx).is_ready() {
+            events = None;
+            let ended = Status::unauthenticated(CREDENTIAL_ENDED_MESSAGE);
+            return Poll::Ready(Some(Err(ended)));
+        }
+        open.poll_next_unpin(cx)
+    });
+    events.boxed()
 }
 
 fn encode_event(event: Result<NumberedEvent, A2aError>) -> Result<proto::StreamResponse, Status> {

@@ -12,6 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use crate::kit::{Seen, Served, named_keys, options, soon};
+use crate::streams::Alice;
 
 type Client = A2aServiceClient<Channel>;
 
@@ -629,6 +630,34 @@ async fn memory() {
         }
     })
     .await;
+    serving.stop().await;
+    served.stop().await;
+}
+
+/// Goal: a stream ends soon after its key is revoked, with a status. Method: a message's stream that
+/// lingers.
+#[tokio::test]
+async fn revoked_keys_end_streams() {
+    let alice = Alice::default();
+    let access = alice.access();
+    let (served, serving, mut client) = start(|options| options.access = access).await;
+    let request = keyed("alice", message("m-1", "linger", ""));
+    let events = soon(client.send_streaming_message(request)).await.unwrap();
+    let mut events = events.into_inner();
+    assert!(soon(events.message()).await.unwrap().is_some());
+    alice.revoke();
+    let ended = async {
+        loop {
+            match events.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the stream ended without a status"),
+                Err(status) => return status,
+            }
+        }
+    };
+    let status = soon(ended).await;
+    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    drop(events);
     serving.stop().await;
     served.stop().await;
 }

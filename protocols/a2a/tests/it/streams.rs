@@ -181,12 +181,23 @@ async fn twenty_cuts() {
     served.stop().await;
 }
 
-/// Authentication with one key until it is revoked.
+/// Authentication with one key until it is revoked, and the number of its verifications.
 #[derive(Clone, Default)]
-struct Alice(Arc<AtomicBool>);
+pub struct Alice(Arc<AtomicBool>, Arc<AtomicUsize>);
+
+impl Alice {
+    pub fn access(&self) -> AccessControl {
+        AccessControl::Bearer(Arc::new([Box::new(self.clone())]))
+    }
+
+    pub fn revoke(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 impl BearerVerifier for Alice {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
         let is_good = token == b"alice" && !self.0.load(Ordering::SeqCst);
         let alice = Principal {
             kind: PrincipalKind::ApiKey,
@@ -201,7 +212,7 @@ impl BearerVerifier for Alice {
 #[tokio::test]
 async fn revoked_keys_end_streams() {
     let alice = Alice::default();
-    let access = AccessControl::Bearer(Arc::new([Box::new(alice.clone())]));
+    let access = alice.access();
     let served = Served::with(|options| options.access = access).await;
     let peer = served.client().key("alice");
     let mut sent = peer
@@ -216,10 +227,39 @@ async fn revoked_keys_end_streams() {
         followed.event().await.unwrap()["result"]["task"]["id"],
         task
     );
-    alice.0.store(true, Ordering::SeqCst);
+    alice.revoke();
     for stream in [sent, followed] {
-        assert!(stream.rest().await.ends_with(": the key was revoked\n\n"));
+        assert!(stream.rest().await.ends_with(": the credential was revoked or has expired\n\n"));
     }
+    served.stop().await;
+}
+
+/// Goal: a key in `X-API-Key` is verified again during a stream as one in `Authorization` is, so
+/// that the stream lasts as long as the key. Method: a stream whose key is verified several times
+/// before it is revoked.
+#[tokio::test]
+async fn other_headers_keep_streams_open() {
+    let alice = Alice::default();
+    let access = alice.access();
+    let served = Served::with(|options| options.access = access).await;
+    let peer = served.client().with("X-API-Key", "alice");
+    let message = json!({ "message": given("m-1", json!({}), "linger") });
+    let mut sent = peer.stream("SendStreamingMessage", message).await;
+    assert!(sent.event().await.unwrap()["result"]["task"]["id"].is_string());
+    let verified = || alice.1.load(Ordering::SeqCst);
+    let begun = verified();
+    soon(async {
+        while verified() < begun + 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    alice.revoke();
+    let rest = sent.rest().await;
+    assert!(
+        rest.ends_with(": the credential was revoked or has expired\n\n"),
+        "{rest}"
+    );
     served.stop().await;
 }
 

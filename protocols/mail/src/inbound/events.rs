@@ -25,7 +25,7 @@ use callboard_rpc::serve::websocket::{
     self, AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
-    CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, accept_header, buffers,
+    CredentialWatch, HeartbeatMonitor, CREDENTIAL_ENDED_MESSAGE, accept_header, buffers,
 };
 use callboard_runtime::{
     Agent, AgentRef, Context, Handlers, PrincipalShares, SharePermit, SyncHandler, System,
@@ -300,7 +300,7 @@ impl EventSocket {
             loop {
                 tokio::select! {
                     why = &mut writing => break why,
-                    () = standing.wait_revoked() => break socket_close(CloseCode::Policy, KEY_REVOKED_MESSAGE),
+                    () = standing.wait_revoked() => break socket_close(CloseCode::Policy, CREDENTIAL_ENDED_MESSAGE),
                     () = stopping.cancelled() => break socket_close(CloseCode::Away, "the server stops"),
                     message = messages.recv() => {
                         alive.record_activity();

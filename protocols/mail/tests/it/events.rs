@@ -320,7 +320,7 @@ async fn how_sockets_end() {
     served.names.revoke("bob");
     assert_eq!(
         revoked.next().await,
-        SocketItem::Closed(1008, "the key was revoked".into())
+        SocketItem::Closed(1008, "the credential was revoked or has expired".into())
     );
     assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
     // A client that answers pings stays; one that doesn't read them is dropped after three.

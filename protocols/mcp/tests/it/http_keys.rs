@@ -209,7 +209,7 @@ async fn a_mailroom_is_known() {
 /// of each kind and a socket, all open when the key is revoked.
 #[tokio::test]
 async fn revoked_keys_end_streams() {
-    const WHY: &str = "the key was revoked";
+    const WHY: &str = "the credential was revoked or has expired";
     let alice = Alice::default();
     let server = Served::with(options(&alice, false)).await;
     let mut client = server.client("", KEY);

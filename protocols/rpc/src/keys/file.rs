@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
+use super::expiry;
 use super::{
     KEY_FILE_BYTES_MAX, KEYS_IN_FILE_MAX, KeyEntry, KeyError, is_valid_name, is_valid_scope,
 };
@@ -36,6 +37,15 @@ struct Row {
     created_unix_s: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revoked_unix_s: Option<u64>,
+    #[serde(
+        default,
+        rename = "expires",
+        with = "expiry::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    expires_unix_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    principal: Option<String>,
     #[serde(default)]
     scopes: Vec<String>,
 }
@@ -102,7 +112,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     }
     let mut names = std::collections::HashSet::new();
     for (nth, StoredKey(key)) in file.key.iter().enumerate() {
-        if !is_valid_name(&key.name) || !key.scopes.iter().all(|scope| is_valid_scope(scope)) {
+        if !is_valid_name(&key.name)
+            || !key.principal.as_deref().is_none_or(is_valid_name)
+            || !key.scopes.iter().all(|scope| is_valid_scope(scope))
+        {
             return Err(format!("key {} has an invalid name or scope", nth + 1));
         }
         if !names.insert(&key.name) {

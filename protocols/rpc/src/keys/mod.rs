@@ -1,6 +1,7 @@
 //! API keys of 256 random bits. A key is shown once; only its SHA-256 is stored. (A slow hash is
 //! not needed, because such a key can't be guessed.)
 
+mod expiry;
 mod file;
 
 use derive_more::Debug;
@@ -21,6 +22,8 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::credential::{BearerVerifier, CredentialError};
+pub(crate) use expiry::now_unix_s;
+pub use expiry::{format_expiry, parse_expiry};
 
 /// Prefix of every key, by which people and secret scanners recognise it.
 pub const KEY_PREFIX: &str = "cbk_";
@@ -87,6 +90,9 @@ pub enum KeyError {
         "the key file is full ({KEYS_IN_FILE_MAX} keys): begin a new one without the revoked keys"
     )]
     Full,
+    /// The expiry is not in the future.
+    #[error("the expiry is not in the future: write a later date, such as 2099-12-31")]
+    Expiry,
     /// The operating system could not provide random numbers.
     #[error("the system's random number generator is unavailable")]
     Random,
@@ -96,14 +102,19 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[debug("KeyEntry({name:?}, revoked: {}, scopes: {scopes:?})", self.is_revoked())]
 pub struct KeyEntry {
-    /// Name of the key. It is also the id of the key's principal.
+    /// Name of the key. It is also the id of the key's principal, unless `principal` names another.
     pub name: String,
+    /// Id of the principal, if it isn't the name: a key that replaces another one has its principal.
+    pub principal: Option<String>,
     /// SHA-256 of the whole key.
     sha256: [u8; 32],
     /// Time of creation, in seconds since the Unix epoch.
     pub created_unix_s: u64,
     /// Time of revocation, in seconds since the Unix epoch; `None` if the key is not revoked.
     pub revoked_unix_s: Option<u64>,
+    /// First second at which the key isn't valid any more, since the Unix epoch; `None` if it
+    /// doesn't expire.
+    pub expires_unix_s: Option<u64>,
     /// Scopes that the key grants.
     pub scopes: Vec<String>,
 }
@@ -119,9 +130,19 @@ impl KeyEntry {
         self.revoked_unix_s.is_some()
     }
 
+    /// Returns whether the key has expired.
+    pub fn is_expired(&self) -> bool {
+        self.expires_unix_s.is_some_and(|at| at <= now_unix_s())
+    }
+
+    /// Returns the id of the key's principal.
+    pub fn principal_id(&self) -> &str {
+        self.principal.as_deref().unwrap_or(&self.name)
+    }
+
     fn principal(&self) -> Principal {
         Principal {
-            id: self.name.clone(),
+            id: self.principal_id().to_owned(),
             kind: PrincipalKind::ApiKey,
             scopes: self.scopes.clone(),
             purpose: None,
@@ -191,29 +212,58 @@ impl KeyStore {
     /// # Errors
     /// Returns a [`KeyError`] and leaves the file unchanged.
     pub fn add(&mut self, name: &str, scopes: Vec<String>) -> Result<SecretString, KeyError> {
-        if !is_valid_name(name) {
-            return Err(KeyError::Name);
-        }
+        self.add_expiring(name, scopes, None)
+    }
+
+    /// Creates a key like [`Self::add`], which expires at `expires_unix_s` if that is given (see
+    /// [`parse_expiry`]).
+    ///
+    /// # Errors
+    /// Returns a [`KeyError`] and leaves the file unchanged.
+    pub fn add_expiring(
+        &mut self,
+        name: &str,
+        scopes: Vec<String>,
+        expires_unix_s: Option<u64>,
+    ) -> Result<SecretString, KeyError> {
         if scopes.len() > KEY_SCOPES_MAX || !scopes.iter().all(|scope| is_valid_scope(scope)) {
             return Err(KeyError::Scope);
         }
-        let key = new_key()?;
-        let entry = KeyEntry {
-            name: name.to_owned(),
-            sha256: Sha256::digest(key.as_bytes()).into(),
-            created_unix_s: now_unix_s(),
-            revoked_unix_s: None,
-            scopes,
-        };
+        let (key, entry) = new_entry(name, expires_unix_s)?;
+        self.update_file(|keys| push_entry(keys, KeyEntry { scopes, ..entry }))?;
+        Ok(SecretString::from(key.as_str()))
+    }
+
+    /// Creates the key `new_name` for the principal of the valid key `name`, with the same scopes,
+    /// so that its holder can replace it. Both are valid until `name` is revoked, or until
+    /// `until_unix_s`. The new key expires at `expires_unix_s`, if that is given.
+    ///
+    /// # Errors
+    /// [`KeyError::Unknown`] if there is no valid key `name`, and the errors of [`Self::add`]. The
+    /// file is left unchanged.
+    pub fn rotate(
+        &mut self,
+        name: &str,
+        new_name: &str,
+        until_unix_s: Option<u64>,
+        expires_unix_s: Option<u64>,
+    ) -> Result<SecretString, KeyError> {
+        check_expiry(until_unix_s)?;
+        let (key, entry) = new_entry(new_name, expires_unix_s)?;
         self.update_file(|keys| {
-            if keys.iter().any(|key| key.name == entry.name) {
-                return Err(KeyError::Exists);
-            }
-            if keys.len() == KEYS_IN_FILE_MAX {
-                return Err(KeyError::Full);
-            }
-            keys.push(entry);
-            Ok(())
+            let old = keys
+                .iter_mut()
+                .find(|key| key.name == name && !key.is_revoked() && !key.is_expired())
+                .ok_or(KeyError::Unknown)?;
+            let entry = KeyEntry {
+                principal: Some(old.principal_id().to_owned()),
+                scopes: old.scopes.clone(),
+                ..entry
+            };
+            // The earlier of two expiries counts.
+            let ends = [old.expires_unix_s, until_unix_s];
+            old.expires_unix_s = ends.into_iter().flatten().min();
+            push_entry(keys, entry)
         })?;
         Ok(SecretString::from(key.as_str()))
     }
@@ -234,9 +284,9 @@ impl KeyStore {
         })
     }
 
-    /// Returns the principal of the key `presented`; `None` if it is unknown or revoked. For all
-    /// keys of the right length, the comparison takes the same time, so that timing discloses
-    /// nothing.
+    /// Returns the principal of the key `presented`; `None` if it is unknown, revoked or expired.
+    /// For all keys of the right length, the comparison takes the same time, so that timing
+    /// discloses nothing.
     pub fn verify(&self, presented: &[u8]) -> Option<Principal> {
         if presented.len() != KEY_CHARS {
             return None;
@@ -249,7 +299,7 @@ impl KeyStore {
             }
         }
         found
-            .filter(|key| !key.is_revoked())
+            .filter(|key| !key.is_revoked() && !key.is_expired())
             .map(KeyEntry::principal)
     }
 
@@ -266,6 +316,46 @@ impl KeyStore {
     }
 }
 
+/// Creates a key, and its record without scopes.
+fn new_entry(
+    name: &str,
+    expires_unix_s: Option<u64>,
+) -> Result<(Zeroizing<String>, KeyEntry), KeyError> {
+    if !is_valid_name(name) {
+        return Err(KeyError::Name);
+    }
+    check_expiry(expires_unix_s)?;
+    let key = new_key()?;
+    let entry = KeyEntry {
+        name: name.to_owned(),
+        principal: None,
+        sha256: Sha256::digest(key.as_bytes()).into(),
+        created_unix_s: now_unix_s(),
+        revoked_unix_s: None,
+        expires_unix_s,
+        scopes: Vec::new(),
+    };
+    Ok((key, entry))
+}
+
+fn check_expiry(expires_unix_s: Option<u64>) -> Result<(), KeyError> {
+    match expires_unix_s {
+        Some(at) if at <= now_unix_s() => Err(KeyError::Expiry),
+        _ => Ok(()),
+    }
+}
+
+fn push_entry(keys: &mut Vec<KeyEntry>, entry: KeyEntry) -> Result<(), KeyError> {
+    if keys.iter().any(|key| key.name == entry.name) {
+        return Err(KeyError::Exists);
+    }
+    if keys.len() == KEYS_IN_FILE_MAX {
+        return Err(KeyError::Full);
+    }
+    keys.push(entry);
+    Ok(())
+}
+
 fn new_key() -> Result<Zeroizing<String>, KeyError> {
     let mut bytes = Zeroizing::new([0u8; KEY_BYTES]);
     OsRng
@@ -277,18 +367,12 @@ fn new_key() -> Result<Zeroizing<String>, KeyError> {
     Ok(key)
 }
 
-fn now_unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
 fn is_valid_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=KEY_NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_part)
 }
 
-fn is_valid_scope(scope: &str) -> bool {
+pub(crate) fn is_valid_scope(scope: &str) -> bool {
     let is_part = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
     (1..=KEY_SCOPE_BYTES_MAX).contains(&scope.len()) && scope.chars().all(is_part)
 }

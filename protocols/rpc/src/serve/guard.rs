@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
+use actix_web::{HttpMessage, HttpRequest};
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
 use callboard_message::Principal;
@@ -11,6 +11,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use super::buffers::{self, RequestBody};
+use super::OtherCredential;
 use super::rejections::mark_rejected;
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
@@ -118,6 +119,11 @@ pub fn authenticate(
                 .any(|name| is_forwarding_header(name.as_str())),
     };
     let principal = access.authenticate(&credential).map_err(unproven)?;
+    if let Some(shown) = shown {
+        // A stream verifies it again.
+        let shown = OtherCredential(shown.to_vec());
+        request.extensions_mut().insert(shown);
+    }
     buffers::record_owner(request, &principal);
     Ok(principal)
 }

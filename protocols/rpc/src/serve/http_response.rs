@@ -14,7 +14,7 @@ use futures::{Stream, StreamExt, stream};
 use tokio::time::{Instant, sleep};
 
 use super::guard::HttpRejection;
-use super::{CredentialWatch, KEY_REVOKED_MESSAGE};
+use super::{CREDENTIAL_ENDED_MESSAGE, CredentialWatch};
 use crate::SSE_KEEP_ALIVE;
 
 /// Value of the header `Retry-After` in responses with status 429 or 503, in seconds.
@@ -92,7 +92,7 @@ pub fn event_stream_response(
             // The remaining events must not be sent with a revoked credential.
             source = None;
             return Poll::Ready(Some(Ok(Bytes::from(format!(
-                ": {KEY_REVOKED_MESSAGE}\n\n"
+                ": {CREDENTIAL_ENDED_MESSAGE}\n\n"
             )))));
         }
         if let Poll::Ready(event) = open.poll_next_unpin(cx) {

@@ -25,7 +25,7 @@ use actix_web::dev::{Server, ServiceRequest};
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::ServiceConfig;
-use actix_web::{App, HttpRequest, HttpServer};
+use actix_web::{App, HttpMessage, HttpRequest, HttpServer};
 use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
@@ -244,16 +244,19 @@ impl Drop for ConcurrencyPermit {
 /// Interval at which the credential of an open stream is verified again.
 pub const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Message to the client when a stream ends because its credential was revoked.
-pub const KEY_REVOKED_MESSAGE: &str = "the key was revoked";
+/// Message to the client when a stream ends because its credential isn't valid any more.
+pub const CREDENTIAL_ENDED_MESSAGE: &str = "the credential was revoked or has expired";
 
-/// Monitor of the credential with which a long-lived stream was opened. A key may be revoked while
-/// the stream is open.
+/// Monitor of the credential with which a long-lived stream was opened. A credential may expire or
+/// be revoked while the stream is open.
 pub struct CredentialWatch {
     /// Credential to verify again; `None` if the listener requires none.
     shown: Option<WatchedCredential>,
     next: Pin<Box<Sleep>>,
 }
+
+/// Credential of a request that isn't in its `Authorization` header, in the format of that header.
+pub(crate) struct OtherCredential(pub(crate) Vec<u8>);
 
 struct WatchedCredential {
     access: AccessControl,
@@ -285,15 +288,31 @@ impl WatchedCredential {
 impl CredentialWatch {
     /// Creates a monitor of the credential of a request that has just been authenticated.
     pub fn new(request: &HttpRequest, access: &AccessControl) -> Self {
+        let extensions = request.extensions();
+        let other = extensions.get::<OtherCredential>();
+        let header = || request.headers().get(AUTHORIZATION);
+        let authorization = other.map_or_else(
+            || header().map(|value| value.as_bytes()),
+            |OtherCredential(shown)| Some(shown),
+        );
+        let shown = PresentedCredential {
+            peer: request.peer_addr().map(|address| address.ip()),
+            local: Some(request.app_config().local_addr().ip()),
+            authorization,
+            is_forwarded: false,
+        };
+        Self::of_credential(&shown, access)
+    }
+
+    /// Creates a monitor of a credential that has just been accepted by `access`. Must be called
+    /// within a tokio runtime.
+    pub fn of_credential(shown: &PresentedCredential<'_>, access: &AccessControl) -> Self {
         let shown = matches!(access, AccessControl::Bearer(_)).then(|| {
             let shown = WatchedCredential {
                 access: access.clone(),
-                authorization: request
-                    .headers()
-                    .get(AUTHORIZATION)
-                    .map(|value| value.as_bytes().to_vec()),
-                peer: request.peer_addr().map(|address| address.ip()),
-                local: Some(request.app_config().local_addr().ip()),
+                authorization: shown.authorization.map(<[u8]>::to_vec),
+                peer: shown.peer,
+                local: shown.local,
                 principal: None,
             };
             WatchedCredential {

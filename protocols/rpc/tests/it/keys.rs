@@ -92,6 +92,72 @@ fn keys_count_until_revoked() {
     assert!(matches!(store.add("ci", vec![]), Err(KeyError::Exists)));
 }
 
+/// Goal: a key counts until it expires, and two keys of one principal count at a time. Method: a
+/// key that is replaced; both before and after the first has expired, by dates written into the
+/// file as people write them.
+#[test]
+fn keys_expire_and_are_replaced() {
+    let place = Place::new();
+    let mut store = place.store();
+    let first = add(&mut store, "ci", &["tools:call"]);
+    assert!(matches!(
+        store.rotate("nobody", "ci-2", None, None),
+        Err(KeyError::Unknown)
+    ));
+    assert!(matches!(
+        store.rotate("ci", "ci-2", Some(1), None),
+        Err(KeyError::Expiry)
+    ));
+    let second = store
+        .rotate("ci", "ci-2", Some(4_102_444_800), None)
+        .unwrap();
+    let third = store
+        .rotate("ci-2", "ci-3", None, None)
+        .unwrap();
+    let text = fs::read_to_string(place.file()).unwrap();
+    assert!(
+        text.contains("expires = \"2100-01-01T00:00:00Z\""),
+        "{text}"
+    );
+    let all = [
+        first.as_bytes(),
+        second.expose_secret().as_bytes(),
+        third.expose_secret().as_bytes(),
+    ];
+    let ci = Some(owner("ci", &["tools:call"]));
+    let verified = || {
+        let store = KeyStore::load(place.file()).unwrap();
+        all.map(|key| store.verify(key))
+    };
+    assert_eq!(verified(), [ci.clone(), ci.clone(), ci.clone()]);
+    for (written, counts) in [
+        ("\"2099-12-31\"", true),
+        ("4102444800", true),
+        ("\"2020-12-31\"", false),
+        ("\"2020-12-31T12:00:00Z\"", false),
+        ("1", false),
+    ] {
+        fs::write(
+            place.file(),
+            text.replace("\"2100-01-01T00:00:00Z\"", written),
+        )
+        .unwrap();
+        let first = counts.then(|| ci.clone()).flatten();
+        assert_eq!(verified(), [first, ci.clone(), ci.clone()], "{written}");
+    }
+    for wrong in ["\"soon\"", "-1", "true", "\"2026-02-30\""] {
+        fs::write(
+            place.file(),
+            text.replace("\"2100-01-01T00:00:00Z\"", wrong),
+        )
+        .unwrap();
+        assert!(
+            matches!(KeyStore::load(place.file()), Err(KeyError::Damaged { .. })),
+            "{wrong}"
+        );
+    }
+}
+
 /// Goal: a key has 256 random bits behind its prefix and is stored nowhere. Method: its shape; the file's text; Debug.
 #[test]
 fn keys_are_shown_once() {

@@ -15,7 +15,7 @@ use callboard_rpc::serve::websocket::{
     AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
-    CredentialWatch, HeartbeatMonitor, KEY_REVOKED_MESSAGE, buffers, idle_timeout, websocket,
+    CredentialWatch, HeartbeatMonitor, CREDENTIAL_ENDED_MESSAGE, buffers, idle_timeout, websocket,
 };
 use callboard_rpc::{BufferAccount, RpcError};
 use tokio::sync::mpsc::Receiver;
@@ -125,7 +125,7 @@ async fn serve_socket(
                 _ = &mut writing => break None,
                 () = pipe.closed() => break None,
                 () = standing.wait_revoked() => {
-                    let description = Some(KEY_REVOKED_MESSAGE.to_owned());
+                    let description = Some(CREDENTIAL_ENDED_MESSAGE.to_owned());
                     break Some(CloseReason { code: CloseCode::Policy, description });
                 }
                 () = alive.tick() => {
