@@ -13,6 +13,7 @@ use super::kinds::{AgentDeclaration, MailroomDeclaration, Reachability};
 use super::listener::{
     AnonymousAccess, ListenerDeclaration, ServedProtocol, addresses_conflict, is_path_segment,
 };
+use super::listener_auth::AuthDeclaration;
 use super::problem::{ProblemCollector, check_key_file, percent_error};
 use super::tree::ConfigTree;
 use super::{
@@ -148,6 +149,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             self.check_targets(listener, tree);
             self.check_mail(listener, tree);
             self.check_guests(listener, tree);
+            self.check_auth(listener, tree);
             self.check_room(listener);
             let hosts = listener.hosts.iter().map(|host| {
                 AllowedHosts::default()
@@ -289,7 +291,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
         }
         let is_in_front = listener.named_ids().any(leads_to_one);
         if is_in_front
-            && listener.keys.is_none()
+            && !listener.requires_credential()
             && listener.anonymous != Some(AnonymousAccess::Operator)
         {
             let message = format!(
@@ -299,6 +301,35 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                 Some("write `keys`, or `anonymous = \"operator\"` for yourself alone".to_owned());
             self.problems
                 .warning_with(tree.span_of("agent"), message, help);
+        }
+    }
+
+    /// Reports mistakes in the access tokens of a listener, and issuers that share a name in the
+    /// file: their principals couldn't be told apart.
+    fn check_auth(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
+        let Some(auth) = &listener.auth else {
+            return;
+        };
+        let span = tree.span_of("auth");
+        let bind = listener.bind;
+        for why in auth.errors() {
+            let message = format!("the listener on {bind}: `auth`: {why}");
+            self.problems.error(span.clone(), message);
+        }
+        let sections = self.sections;
+        let all = sections.listeners.iter().flat_map(|entry| {
+            let auth = entry.value.auth.as_ref();
+            auth.map_or(&[][..], |auth| &auth.issuer)
+        });
+        for issuer in &auth.issuer {
+            let mut others = all.clone();
+            if others.any(|other| other.name == issuer.name && other.issuer != issuer.issuer) {
+                let message = format!(
+                    "the listener on {bind}: `auth`: another issuer is called {:?} too: their principals need different names",
+                    issuer.name
+                );
+                self.problems.error(span.clone(), message);
+            }
         }
     }
 
@@ -443,6 +474,10 @@ pub(super) fn check_machine(sections: &ParsedSections, problems: &mut ProblemCol
             );
             let message = format!("there is no key file {}", keys.display());
             problems.error_with(entry.tree.span_of("keys"), message, Some(help));
+        }
+        let auth = entry.value.auth.iter();
+        for file in auth.flat_map(AuthDeclaration::key_files) {
+            check_key_file(Some(file), entry.tree.span_of("auth"), problems);
         }
         check_key_file(
             entry.value.signing_key.as_deref(),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use url::Host;
 
 use super::address::{NetworkRange, WebUrl};
+use super::listener_auth::AuthDeclaration;
 use super::tree::ConfigTree;
 
 /// A socket in front of agents (`[[listener]]`).
@@ -35,6 +36,9 @@ pub struct ListenerDeclaration {
     pub anonymous: Option<AnonymousAccess>,
     /// Key file, relative to the topology file. If set, every request needs one of its keys.
     pub keys: Option<PathBuf>,
+    /// Access tokens of authorization servers. If set, every request needs one of them, or one of
+    /// `keys`.
+    pub auth: Option<AuthDeclaration>,
     /// Accepted `Host` names, in addition to this machine's own.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -69,8 +73,8 @@ pub struct ListenerDeclaration {
     pub push_allow: Vec<NetworkRange>,
     /// Key file for signing A2A agent cards, relative to the topology file.
     pub signing_key: Option<PathBuf>,
-    /// Whether authenticated clients may fetch the extended agent card. Default: true if `keys` is
-    /// set.
+    /// Whether authenticated clients may fetch the extended agent card. Default: true if `keys` or
+    /// `auth` is set.
     pub extended_card: Option<bool>,
     /// Whether clients without a key may list A2A tasks that were started without one, at this or
     /// another such listener. Default: true for guests of a listener on loopback addresses without
@@ -135,6 +139,7 @@ impl ListenerDeclaration {
             agents: Vec::new(),
             anonymous: None,
             keys: None,
+            auth: None,
             hosts: Vec::new(),
             origins: Vec::new(),
             compat: Vec::new(),
@@ -183,7 +188,7 @@ impl ListenerDeclaration {
 
     /// Whether every request needs a credential.
     pub(crate) fn requires_credential(&self) -> bool {
-        self.keys.is_some()
+        self.keys.is_some() || self.auth.is_some()
     }
 
     /// Whether guests are served at an address beyond this machine, because the file says so.
@@ -237,7 +242,7 @@ impl ListenerDeclaration {
                 {
                     wrong.push((
                         "anonymous",
-                        "with `keys` every request needs one of them: leave `anonymous` out",
+                        "with `keys` or `auth` every request needs a credential: leave `anonymous` out",
                     ));
                 }
                 _ => {}
@@ -302,7 +307,7 @@ impl ListenerDeclaration {
         if self.agent.is_none() {
             wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
         }
-        let why = "`agents`, `keys`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
+        let why = "`agents`, `keys`, `auth`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
         let has_other = self
             .compat
             .iter()
@@ -476,13 +481,17 @@ impl ListenerDeclaration {
         {
             *path = folder.join(&*path);
         }
+        if let Some(auth) = &mut self.auth {
+            auth.resolve_paths(folder);
+        }
     }
 }
 
 /// Keys that are invalid in the bare dialect.
-const KEYS_NOT_BARE: [&str; 5] = [
+const KEYS_NOT_BARE: [&str; 6] = [
     "agents",
     "keys",
+    "auth",
     "hosts",
     "origins",
     "principal_share_percent",
@@ -508,7 +517,7 @@ const PROXY_KEYS: [&str; 3] = ["public_url", "hosts", "grpc_target"];
 const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come through a proxy, and their senders would be the operator: \
                                      write `keys` in place of `anonymous = \"operator\"`";
 /// Reason why a listener without authentication isn't opened beyond this machine, with the remedies.
-pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or \
+pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or tokens (`[listener.auth]`), or \
                                                   `anonymous = \"guest\"` if anybody who reaches it may use it";
 const BARE_LOOPBACK_MESSAGE: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
                                     address, or write the dialect \"mcp\" and `keys`";

@@ -12,6 +12,7 @@ mod check;
 mod decode;
 mod kinds;
 mod listener;
+mod listener_auth;
 mod lists;
 mod magictunnel;
 mod problem;
@@ -57,11 +58,14 @@ pub(crate) use kinds::{
     AgentDeclaration, PipelineAgents, PipelineOptions, PushInboxes, Reachability, RunningAgent,
     StartContext, spawn_cloned,
 };
+pub(crate) use listener::UNAUTHENTICATED_MESSAGE;
 pub use listener::{
     AnonymousAccess, CompatTransport, ListenerDeclaration, ListenerDialect, ListenerProtocol,
     ProviderDeclaration, ServedProtocol,
 };
-pub(crate) use listener::UNAUTHENTICATED_MESSAGE;
+pub use listener_auth::{
+    AlgorithmName, AuthDeclaration, ClaimsDeclaration, IssuerDeclaration, KeySetPlace,
+};
 pub(crate) use problem::closest_name;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
 use sections::SectionDeclaration;

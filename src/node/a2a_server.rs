@@ -7,6 +7,7 @@ use callboard_a2a::card::CardSigningKey;
 use callboard_a2a::inbound as a2a;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions, RelatedAgents};
 use callboard_a2a::wire::AgentProvider;
+use callboard_rpc::IssuerRegistry;
 use callboard_runtime::AgentRef;
 use secrecy::SecretString;
 use url::Url;
@@ -30,6 +31,7 @@ impl ProtocolServer for A2aProtocol {
             listener,
             base.parse()
                 .map_err(|_| listener_error(listener, "its address can't be in a URL"))?,
+            &IssuerRegistry::default(),
         )
         .map(drop)
     }
@@ -40,7 +42,7 @@ impl ProtocolServer for A2aProtocol {
         agent: AgentRef,
     ) -> Result<A2aServer, NodeError> {
         let listener = place.listener;
-        let mut options = a2a_options(listener, base_url(place, who)?)?;
+        let mut options = a2a_options(listener, base_url(place, who)?, &place.node.issuers)?;
         options.agent.name = agent_name(place, who.name());
         options.agent.description = description(place, who);
         options.shares_anonymous_tasks = listener.lists_anonymous();
@@ -141,8 +143,12 @@ fn base_url(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> Result<Url, N
         .map_err(|_| listener_error(place.listener, "its address can't be in a URL"))
 }
 
-fn a2a_options(listener: &ListenerDeclaration, base: Url) -> Result<A2aOptions, NodeError> {
-    let entrance = access_config(listener)?;
+fn a2a_options(
+    listener: &ListenerDeclaration,
+    base: Url,
+    issuers: &IssuerRegistry,
+) -> Result<A2aOptions, NodeError> {
+    let entrance = access_config(listener, issuers)?;
     let mut options = A2aOptions::new(base);
     options.access = entrance.access;
     options.hosts = entrance.hosts;
@@ -166,7 +172,9 @@ fn a2a_options(listener: &ListenerDeclaration, base: Url) -> Result<A2aOptions, 
         .as_ref()
         .map(|_| signing_key(listener))
         .transpose()?;
-    options.extended_card = listener.extended_card.unwrap_or(listener.keys.is_some());
+    options.extended_card = listener
+        .extended_card
+        .unwrap_or(listener.requires_credential());
     if let Some(version) = &listener.version {
         options.agent.version.clone_from(version);
     }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -13,13 +14,16 @@ use callboard_mcp::inbound as mcp;
 use callboard_mcp::inbound::{
     self, CompatOptions, InboundOptions, McpServer, McpServerOptions, McpTaskStore,
 };
+use callboard_rpc::IssuerRegistry;
 use callboard_rpc::serve::{BoundServer, ListenOptions, ServerRegistry};
 use callboard_runtime::AgentRef;
 use futures::future::join_all;
 
 use super::a2a_server::A2aProtocol;
 use super::grpc::GrpcListener;
-use super::listener_options::{AccessConfig, access_config, listener_error, request_limits};
+use super::listener_options::{
+    AccessConfig, access_config, listener_error, request_limits, token_verifier,
+};
 use super::listener_servers::{
     ListenerContext, ListenerServers, ProtocolServer, RetiredServers, ServedAgents,
 };
@@ -172,6 +176,8 @@ impl Node {
             address_connections_max: listener.address_connections_max.map(NonZeroUsize::get),
             auth_failures: self.auth_failures.clone(),
             buffers: self.buffers.clone(),
+            token_resource: token_verifier(listener, &self.issuers)
+                .map(|tokens| Arc::new(tokens.resource().clone())),
             ..ListenOptions::default()
         }
     }
@@ -235,7 +241,7 @@ impl Node {
         match listener.served_protocol() {
             ServedProtocol::A2a => A2aProtocol::validate(listener),
             ServedProtocol::Mcp | ServedProtocol::Bare => McpProtocol::validate(listener),
-            ServedProtocol::Mail => access_config(listener).map(drop),
+            ServedProtocol::Mail => access_config(listener, &IssuerRegistry::default()).map(drop),
         }
     }
 
@@ -381,7 +387,10 @@ impl Node {
         socket: TcpListener,
         listener: &ListenerDeclaration,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
-        let server = MailServer::new(self.single_agent(listener)?, mail_options(listener)?);
+        let server = MailServer::new(
+            self.single_agent(listener)?,
+            mail_options(listener, &self.issuers)?,
+        );
         Ok((
             callboard_mail::inbound::serve(socket, server.clone(), &self.listen_options(listener))?,
             ServerKind::Mail(server),
@@ -393,7 +402,10 @@ impl Node {
         socket: TcpListener,
         listener: &ListenerDeclaration,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
-        let server = McpServer::new(self.single_agent(listener)?, mcp_options(listener)?);
+        let server = McpServer::new(
+            self.single_agent(listener)?,
+            mcp_options(listener, &self.issuers)?,
+        );
         Ok((
             inbound::serve_named(
                 socket,
@@ -509,12 +521,15 @@ fn server_addresses(
 }
 
 /// Returns the server options of a mail listener.
-fn mail_options(listener: &ListenerDeclaration) -> Result<MailServerOptions, NodeError> {
+fn mail_options(
+    listener: &ListenerDeclaration,
+    issuers: &IssuerRegistry,
+) -> Result<MailServerOptions, NodeError> {
     let AccessConfig {
         access,
         hosts,
         origins,
-    } = access_config(listener)?;
+    } = access_config(listener, issuers)?;
     let mut options = MailServerOptions {
         access,
         hosts,
@@ -540,7 +555,7 @@ impl ProtocolServer for McpProtocol {
     const NAMED_PATH: &'static str = mcp::NAMED_PATH;
 
     fn validate(listener: &ListenerDeclaration) -> Result<(), NodeError> {
-        mcp_options(listener).map(drop)
+        mcp_options(listener, &IssuerRegistry::default()).map(drop)
     }
 
     fn create(
@@ -548,7 +563,7 @@ impl ProtocolServer for McpProtocol {
         who: ServedAgents<'_>,
         agent: AgentRef,
     ) -> Result<McpServer, NodeError> {
-        let options = mcp_options(place.listener)?;
+        let options = mcp_options(place.listener, &place.node.issuers)?;
         let at = match who {
             ServedAgents::All(..) => Some(place.listener),
             ServedAgents::One(_) => None,
@@ -621,8 +636,11 @@ pub(crate) fn server_description(name: &str, declared: McpDescription) -> mcp::S
     }
 }
 
-fn mcp_options(listener: &ListenerDeclaration) -> Result<McpServerOptions, NodeError> {
-    let entrance = access_config(listener)?;
+fn mcp_options(
+    listener: &ListenerDeclaration,
+    issuers: &IssuerRegistry,
+) -> Result<McpServerOptions, NodeError> {
+    let entrance = access_config(listener, issuers)?;
     let has = |transport| listener.compat.contains(&transport);
     let default = if listener.is_bare() {
         McpServerOptions::bare()

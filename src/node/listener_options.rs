@@ -1,8 +1,8 @@
 //! Options that the servers of every protocol take from a listener's declaration.
 
 use callboard_rpc::{
-    AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits, ReloadingKeyStore,
-    UnauthenticatedAccess,
+    AccessControl, AllowedHosts, AllowedOrigins, BearerVerifier, DecodeLimits, IssuerRegistry,
+    ReloadingKeyStore, TokenVerifier, UnauthenticatedAccess,
 };
 
 use super::NodeError;
@@ -35,15 +35,29 @@ pub(super) struct AccessConfig {
     pub(super) origins: AllowedOrigins,
 }
 
-pub(super) fn access_config(listener: &ListenerDeclaration) -> Result<AccessConfig, NodeError> {
+/// Returns the access checks of a listener. The keys of its token issuers are in `issuers`.
+///
+/// # Errors
+/// [`NodeError`] if a key file can't be read, or a host or origin is invalid.
+pub(super) fn access_config(
+    listener: &ListenerDeclaration,
+    issuers: &IssuerRegistry,
+) -> Result<AccessConfig, NodeError> {
     let wrong = |why: String| ConfigError::Listener {
         bind: listener.bind,
         why,
     };
-    let access = match &listener.keys {
-        Some(file) => AccessControl::with_keys(ReloadingKeyStore::open(file)?),
-        None if listener.open || listener.serves_remote_guests() => AccessControl::Anyone,
-        None => unauthenticated_access(listener).into(),
+    let mut verifiers: Vec<Box<dyn BearerVerifier>> = Vec::new();
+    if let Some(file) = &listener.keys {
+        verifiers.push(Box::new(ReloadingKeyStore::open(file)?));
+    }
+    verifiers.extend(token_verifier(listener, issuers).map(|tokens| Box::new(tokens) as Box<_>));
+    let access = if !verifiers.is_empty() {
+        AccessControl::with_verifiers(verifiers)
+    } else if listener.open || listener.serves_remote_guests() {
+        AccessControl::Anyone
+    } else {
+        unauthenticated_access(listener).into()
     };
     let hosts = listener
         .hosts
@@ -60,6 +74,15 @@ pub(super) fn access_config(listener: &ListenerDeclaration) -> Result<AccessConf
         hosts: hosts.map_err(|error| wrong(error.to_string()))?,
         origins: origins.map_err(|error| wrong(error.to_string()))?,
     })
+}
+
+/// Returns the verifier of the access tokens that a listener accepts; `None` if it accepts none.
+pub(super) fn token_verifier(
+    listener: &ListenerDeclaration,
+    issuers: &IssuerRegistry,
+) -> Option<TokenVerifier> {
+    let auth = listener.auth.as_ref()?;
+    Some(TokenVerifier::new(auth.issuers(), auth.origin(), issuers))
 }
 
 pub(super) fn listener_error(listener: &ListenerDeclaration, why: &str) -> NodeError {

@@ -20,7 +20,7 @@ use agent_set::AgentSet;
 use callboard_gateway::aggregate::AggregateError;
 use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
-use callboard_rpc::{AuthFailures, BufferBudget, KeyError};
+use callboard_rpc::{AuthFailures, BufferBudget, IssuerRegistry, KeyError};
 use callboard_runtime::{
     AgentRef, NameTakenError, PRINCIPAL_SHARE_PERCENT_DEFAULT, Store, StoreAlreadySet, System,
     TaskRunner, TaskRunnerHandle, TaskRunnerOptions,
@@ -67,6 +67,8 @@ pub struct Node {
     auth_failures: Arc<AuthFailures>,
     /// Bytes that all listeners buffer for their clients.
     buffers: BufferBudget,
+    /// Keys of the issuers of access tokens, shared by all listeners.
+    issuers: IssuerRegistry,
     /// Runner of stored tasks of orchestrators.
     runner: OptionalTaskRunner,
     /// Persistent store; `None` if the store is in memory.
@@ -170,6 +172,7 @@ impl Node {
             free_ports: false,
             auth_failures,
             buffers: BufferBudget::new(policy::buffer_limits(topology)),
+            issuers: IssuerRegistry::default(),
             runner: OptionalTaskRunner::default(),
             store,
             store_fingerprint: topology.fingerprints.store,

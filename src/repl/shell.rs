@@ -511,11 +511,7 @@ impl Shell<'_> {
         }
         self.screen
             .print_line(&format!("🚀 Starting server on port {}...", bind.port()));
-        match self
-            .node
-            .listen_a2a(topology, id, bind, anonymous)
-            .await
-        {
+        match self.node.listen_a2a(topology, id, bind, anonymous).await {
             Ok(AgentAddress { url, .. }) => {
                 // Scheme, host and port only.
                 let address = url.split('/').take(3).collect::<Vec<_>>().join("/");

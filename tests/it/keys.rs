@@ -54,9 +54,20 @@ async fn keys_expire_and_are_replaced() {
     let keys = ["keys", "--keys", file.to_str().unwrap()];
     let run = async |more: &[&str]| home.run(&[&keys[..], more].concat()).await;
     let first = run(&["add", "robot", "--scope", "s", "--expires", "2099-12-31"]).await;
-    let rotate = ["rotate", "robot", "robot-2", "--until", "2098-01-01T12:00:00Z"];
+    let rotate = [
+        "rotate",
+        "robot",
+        "robot-2",
+        "--until",
+        "2098-01-01T12:00:00Z",
+    ];
     let second = run(&rotate).await;
-    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{}", second.err);
+    assert_eq!(
+        (first.code, second.code),
+        (Some(0), Some(0)),
+        "{}",
+        second.err
+    );
     assert_ne!(first.out, second.out);
     run(&["list"]).await.printing(
         0,
@@ -69,7 +80,10 @@ async fn keys_expire_and_are_replaced() {
     for (wrong, said) in [
         (&["rotate", "robot", "robot-3"][..], "no key of that name"),
         (&["rotate", "robot-2", "robot"], "already"),
-        (&["add", "late", "--expires", "2001-01-01"], "not in the future"),
+        (
+            &["add", "late", "--expires", "2001-01-01"],
+            "not in the future",
+        ),
         (&["add", "late", "--expires", "soon"], "2026-12-31"),
     ] {
         run(wrong).await.with(2, said);

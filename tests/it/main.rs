@@ -6,6 +6,10 @@ mod kit;
 #[path = "../kit/played.rs"]
 #[expect(dead_code, reason = "the protocols' tests need more of it")]
 mod played;
+// An authorization server within a test.
+#[path = "../kit/issuer.rs"]
+#[expect(dead_code, reason = "the tests of JSON-RPC need more of it")]
+mod issuer;
 // Names of a type in JSON.
 #[path = "../kit/shape.rs"]
 mod shape;
@@ -70,6 +74,8 @@ mod hostile;
 mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
+// Access tokens at listeners: one credential for all protocols, and none of a foreign issuer.
+mod listener_tokens;
 // Names, doc comments and commit subjects: terms of the field.
 mod language;
 // `callboard mail`: what is printed where, and the exit codes; another file under a mailroom.

@@ -32,6 +32,8 @@ text_enum! {
         Agent = "agent",
         /// A peer with an API key.
         ApiKey = "api_key",
+        /// A peer with an access token of an authorization server.
+        Token = "token",
     }
 }
 

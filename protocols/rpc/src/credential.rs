@@ -1,17 +1,19 @@
 //! Authentication of requests: the principal comes from a credential, never from the request's
 //! body.
 //!
-//! A listener uses [`AccessControl`]. API keys are one kind of bearer token; those of an
-//! authorization server (OAuth resource server, JWT) will be another [`BearerVerifier`]. Client
-//! certificates would be a field of [`PresentedCredential`] and a variant of [`AccessControl`].
+//! A listener uses [`AccessControl`]. API keys are one kind of bearer token; access tokens of
+//! authorization servers are another ([`TokenVerifier`](crate::TokenVerifier)). Client certificates
+//! would be a field of [`PresentedCredential`] and a variant of [`AccessControl`].
 
 use derive_more::Debug;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use callboard_message::Principal;
 
 use crate::ReloadingKeyStore;
+use crate::token_resource::TokenResource;
 
 /// Maximum length of the `Authorization` header's value, in bytes. A longer value is rejected.
 pub const AUTHORIZATION_BYTES_MAX: usize = 8 * 1024;
@@ -51,6 +53,40 @@ impl AccessControl {
     /// Creates access control that requires a key of the key store `ring` with every request.
     pub fn with_keys(ring: ReloadingKeyStore) -> Self {
         Self::Bearer(Arc::new([Box::new(ring)]))
+    }
+
+    /// Creates access control that requires a bearer token with every request, of a kind that one
+    /// of the verifiers knows.
+    pub fn with_verifiers(verifiers: Vec<Box<dyn BearerVerifier>>) -> Self {
+        Self::Bearer(verifiers.into())
+    }
+
+    /// Waits until what the verification of a credential needs has been fetched, within a few
+    /// seconds; usually it returns at once. `authorization` is the value of the `Authorization`
+    /// header. To be called before [`Self::authenticate`].
+    pub async fn prepare(&self, authorization: Option<&[u8]>) {
+        let Self::Bearer(verifiers) = self else {
+            return;
+        };
+        let Some(Ok(token)) = authorization.map(bearer_token) else {
+            return;
+        };
+        for ready in verifiers
+            .iter()
+            .filter_map(|verifier| verifier.prepare(token))
+        {
+            ready.await;
+        }
+    }
+
+    /// Returns what clients are told of the access tokens that are accepted; `None` if none are.
+    pub fn token_resource(&self) -> Option<&TokenResource> {
+        match self {
+            Self::Bearer(verifiers) => verifiers
+                .iter()
+                .find_map(|verifier| verifier.token_resource()),
+            Self::Open(_) | Self::Anyone => None,
+        }
     }
 
     /// Authenticates a request by its credential and connection, and returns its principal.
@@ -130,7 +166,21 @@ pub trait BearerVerifier: Send + Sync + 'static {
     /// the token is of another kind, so that the next verifier is tried. Must not block: data such
     /// as a key set must be fetched beforehand.
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>>;
+
+    /// Returns a future that fetches what [`Self::verify`] needs for the token; `None` if it needs
+    /// nothing. It ends within a few seconds, whether or not it succeeds.
+    fn prepare<'a>(&'a self, _token: &'a [u8]) -> Option<CredentialFuture<'a>> {
+        None
+    }
+
+    /// Returns what clients are told of the tokens; `None` if they are told nothing.
+    fn token_resource(&self) -> Option<&TokenResource> {
+        None
+    }
 }
+
+/// Future of [`BearerVerifier::prepare`].
+pub type CredentialFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Credential of a request, with the connection data that authentication needs.
 #[derive(Debug, Clone, Copy)]
@@ -166,6 +216,9 @@ pub enum CredentialError {
     Malformed,
     /// The token is unknown, revoked or expired. The same error is used for all of these.
     Wrong,
+    /// The token is valid, but lacks a scope that the listener requires. The client should get a
+    /// token with the scopes that the challenge names.
+    InsufficientScope,
     /// The request was forwarded by a proxy, so the connection doesn't identify the client. The
     /// listener must require keys, or the client must connect directly.
     Forwarded,
@@ -185,6 +238,9 @@ impl CredentialError {
             Self::Wrong => {
                 "the key or token is not valid here, or no longer: ask the operator for another"
             }
+            Self::InsufficientScope => {
+                "the token lacks a scope that is required here: get a token with the scopes that `WWW-Authenticate` names"
+            }
             Self::Forwarded => {
                 "a proxy passed this request on, and this listener only takes callers of its own machine \
                  without a key: configure `keys` for it, or connect to it directly"
@@ -197,7 +253,7 @@ impl CredentialError {
     pub fn http_status(self) -> u16 {
         match self {
             Self::Malformed => 400,
-            Self::Forwarded => 403,
+            Self::Forwarded | Self::InsufficientScope => 403,
             Self::Unavailable => 503,
             Self::Unverifiable | Self::Missing | Self::Wrong => 401,
         }
@@ -210,6 +266,7 @@ impl CredentialError {
             Self::Missing => Some("Bearer"),
             Self::Malformed => Some("Bearer error=\"invalid_request\""),
             Self::Wrong => Some("Bearer error=\"invalid_token\""),
+            Self::InsufficientScope => Some("Bearer error=\"insufficient_scope\""),
             Self::Unverifiable | Self::Forwarded | Self::Unavailable => None,
         }
     }

@@ -20,6 +20,8 @@ pub use lines::*;
 pub use read_pacer::{READS_PER_SECOND_MAX, ReadPacer};
 pub use source_check::*;
 pub use sse::*;
+pub use token_resource::*;
+pub use tokens::*;
 pub use webhook::*;
 
 mod auth_failures;
@@ -42,6 +44,8 @@ mod read_pacer;
 pub mod serve;
 mod source_check;
 mod sse;
+mod token_resource;
+mod tokens;
 mod webhook;
 
 /// Former name of [`AccessControl`].

@@ -310,8 +310,8 @@ impl MailroomDeclaration {
             let keys = KeyStore::load_or_new(file)?;
             let keys = keys.list().iter();
             let keys = keys.filter(|key| !key.is_revoked() && !key.is_expired());
-            for keyed in keys
-                .filter_map(|key| MemberDeclaration::from_key(key.principal_id(), &key.scopes))
+            for keyed in
+                keys.filter_map(|key| MemberDeclaration::from_key(key.principal_id(), &key.scopes))
             {
                 match places.get(&keyed.id).and_then(|at| members.get_mut(*at)) {
                     Some(member) => member.key_scopes = keyed.key_scopes,

@@ -12,7 +12,8 @@ use crate::repl::{piped, serving};
 async fn a_start_warns() {
     let home = Home::new();
     let [port] = free_ports();
-    let server = format!("[server]\nport = {port}\nbind_address = \"0.0.0.0\"\nanonymous = \"guest\"\n");
+    let server =
+        format!("[server]\nport = {port}\nbind_address = \"0.0.0.0\"\nanonymous = \"guest\"\n");
     let file = home.write(
         "open.toml",
         &format!("{server}[llm]\nclaude_api_key = \"sk-secret\"\n"),

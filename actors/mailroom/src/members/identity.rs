@@ -34,10 +34,12 @@ impl MemberIdentity {
         };
         match principal.kind {
             PrincipalKind::LocalOperator => Ok(identity(OPERATOR_ID, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.is_guardian => {
+            PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent
+                if rights.is_guardian =>
+            {
                 Ok(identity(GUARDIAN_ID, true, false))
             }
-            PrincipalKind::ApiKey | PrincipalKind::Agent
+            PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent
                 if MemberId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
             {
                 Ok(identity(&principal.id, false, false))
@@ -47,6 +49,9 @@ impl MemberIdentity {
             )),
             PrincipalKind::ApiKey => Err(denied(
                 "this key's name can't be a member's id: use a key with another name (1 to 64 characters of A-Z a-z 0-9 . _ -, and not `guardian`, `operator` or `system`)",
+            )),
+            PrincipalKind::Token => Err(denied(
+                "this token's principal can't be a member's id: use a claim of 1 to 64 characters of A-Z a-z 0-9 . _ -, with the issuer's name",
             )),
             _ => Err(denied(
                 "the mailroom doesn't know who you are: send an API key",

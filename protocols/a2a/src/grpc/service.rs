@@ -56,6 +56,8 @@ impl GrpcService {
                 KeyRef::Binary(_) => false,
             }),
         };
+        let access = &self.router.options().access;
+        access.prepare(authorization.as_deref()).await;
         let trace = metadata_text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
         let error = match self.router.request_context(&shown, trace) {
             Ok(who) => return Ok(who),
@@ -411,7 +413,7 @@ fn error_status(error: A2aError) -> Status {
 fn credential_status(error: CredentialError) -> Status {
     let code = match error {
         CredentialError::Unavailable => Code::Unavailable,
-        CredentialError::Forwarded => Code::PermissionDenied,
+        CredentialError::Forwarded | CredentialError::InsufficientScope => Code::PermissionDenied,
         _ => Code::Unauthenticated,
     };
     Status::new(code, error.to_string())

@@ -57,12 +57,12 @@ impl RequestHead {
     /// # Errors
     /// 401, 403 or 503 if the principal can't be determined or the request's source isn't allowed;
     /// 400 if there are two credentials.
-    pub(super) fn from_request(
+    pub(super) async fn from_request(
         request: &HttpRequest,
         options: &A2aOptions,
     ) -> Result<Self, HttpRejection> {
         guard::check_source(request, &options.hosts, &options.origins)?;
-        let principal = Arc::new(authenticate(request, options)?);
+        let principal = Arc::new(authenticate(request, options).await?);
         let headers = request.headers();
         let word = |name: &HeaderName| {
             headers
@@ -84,26 +84,33 @@ impl RequestHead {
 
 /// Authenticates a request by `Authorization` or `X-API-Key`, which take the same keys. Fails with
 /// 400 if there is more than one credential.
-fn authenticate(request: &HttpRequest, options: &A2aOptions) -> Result<Principal, HttpRejection> {
+async fn authenticate(
+    request: &HttpRequest,
+    options: &A2aOptions,
+) -> Result<Principal, HttpRejection> {
     const TWICE: HttpRejection = http_rejection(
         StatusCode::BAD_REQUEST,
         "send one credential: `Authorization` or `X-API-Key`",
     );
     let mut keys = request.headers().get_all(&API_KEY);
     let Some(key) = keys.next() else {
-        return guard::authenticate(request, None, &options.access);
+        return guard::authenticate(request, None, &options.access).await;
     };
     if keys.next().is_some() || request.headers().contains_key(header::AUTHORIZATION) {
         return Err(TWICE);
     }
     let shown = [b"Bearer ", key.as_bytes()].concat();
-    guard::authenticate(request, Some(&shown), &options.access)
+    guard::authenticate(request, Some(&shown), &options.access).await
 }
 
 /// Returns the context of a request for a public document: with its principal, or with an anonymous
 /// one if authentication fails.
-pub(super) fn caller_or_anonymous(request: &HttpRequest, options: &A2aOptions) -> RequestContext {
-    let principal = authenticate(request, options).unwrap_or_else(|_| Principal::anonymous());
+pub(super) async fn caller_or_anonymous(
+    request: &HttpRequest,
+    options: &A2aOptions,
+) -> RequestContext {
+    let principal = authenticate(request, options).await;
+    let principal = principal.unwrap_or_else(|_| Principal::anonymous());
     RequestContext::new(Arc::new(principal), Dialect::V10)
 }
 

@@ -129,13 +129,8 @@ async fn visible_catalog(
 ) -> HttpDocument {
     let mut seen = Vec::new();
     for (name, A2aServer { server }) in named.all() {
-        if server
-            .tasks
-            .is_visible_to(
-                request_head::caller_or_anonymous(request, &server.options).call_context(),
-            )
-            .await
-        {
+        let caller = request_head::caller_or_anonymous(request, &server.options).await;
+        if server.tasks.is_visible_to(caller.call_context()).await {
             seen.push((name, server));
         }
     }
@@ -387,7 +382,7 @@ impl HttpEndpoint {
         busy: ActiveRequest,
     ) -> Result<HttpResponse, HttpRejection> {
         let options = &self.server.options;
-        let head = RequestHead::from_request(request, options)?;
+        let head = RequestHead::from_request(request, options).await?;
         let body = match *request.method() {
             Method::POST => Some(request_head::read_body(request, payload, options).await?),
             _ => None,
@@ -408,7 +403,7 @@ impl HttpEndpoint {
         busy: ActiveRequest,
     ) -> Result<HttpResponse, HttpRejection> {
         let options = &self.server.options;
-        let head = RequestHead::from_request(request, options)?;
+        let head = RequestHead::from_request(request, options).await?;
         let body = request_head::read_body(request, payload, options).await?;
         let limits = DecodeLimits {
             allows_null_id: true,
@@ -489,7 +484,7 @@ impl HttpEndpoint {
         };
         if !Arc::ptr_eq(&server, &self.server) {
             // The tenant's own server decides who is allowed.
-            head = RequestHead::from_request(request, &server.options)?;
+            head = RequestHead::from_request(request, &server.options).await?;
             if let Err(error) = &head.negotiated {
                 return Ok(binding.respond_error(error, error_dialect(error, dialect)));
             }

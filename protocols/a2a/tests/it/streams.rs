@@ -229,7 +229,12 @@ async fn revoked_keys_end_streams() {
     );
     alice.revoke();
     for stream in [sent, followed] {
-        assert!(stream.rest().await.ends_with(": the credential was revoked or has expired\n\n"));
+        assert!(
+            stream
+                .rest()
+                .await
+                .ends_with(": the credential was revoked or has expired\n\n")
+        );
     }
     served.stop().await;
 }

@@ -25,7 +25,7 @@ use callboard_rpc::serve::websocket::{
     self, AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
-    CredentialWatch, HeartbeatMonitor, CREDENTIAL_ENDED_MESSAGE, accept_header, buffers,
+    CREDENTIAL_ENDED_MESSAGE, CredentialWatch, HeartbeatMonitor, accept_header, buffers,
 };
 use callboard_runtime::{
     Agent, AgentRef, Context, Handlers, PrincipalShares, SharePermit, SyncHandler, System,

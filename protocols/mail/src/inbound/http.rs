@@ -181,7 +181,7 @@ pub(super) fn header(
 pub(super) struct ProblemResponse {
     status: StatusCode,
     detail: Cow<'static, str>,
-    challenge: Option<&'static str>,
+    challenge: Option<Cow<'static, str>>,
     /// Scope that the caller lacks, named in `WWW-Authenticate`.
     scope: Option<String>,
     allow: Option<String>,
@@ -255,11 +255,11 @@ impl ProblemResponse {
         let mut response =
             json_response(self.status, &RawObject::new().with("detail", &*self.detail));
         let headers = response.headers_mut();
+        let challenge = self.challenge.as_deref();
+        if let Some(challenge) = http_response::challenge_header(self.status, challenge) {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
         if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(
-                WWW_AUTHENTICATE,
-                HeaderValue::from_static(self.challenge.unwrap_or("Bearer")),
-            );
             headers.insert(VARY, HeaderValue::from_static("Authorization, X-Agent-ID"));
         }
         if let Some(scope) = self.scope {

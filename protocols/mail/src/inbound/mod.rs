@@ -240,13 +240,13 @@ struct MailCaller {
 /// 401 if the credential is missing or invalid, or there is not exactly one `X-Agent-ID`. 403 if
 /// `Origin` or `Host` is not allowed, or `X-Agent-ID` doesn't match the credential, whether or not
 /// such an agent exists.
-fn authenticate(
+async fn authenticate(
     request: &HttpRequest,
     options: &MailServerOptions,
 ) -> Result<MailCaller, HttpRejection> {
     guard::check_source(request, &options.hosts, &options.origins)?;
-    let principal =
-        guard::authenticate(request, None, &options.access).map_err(as_unauthenticated)?;
+    let authenticated = guard::authenticate(request, None, &options.access).await;
+    let principal = authenticated.map_err(as_unauthenticated)?;
     agent_id_header::check_matches_principal(request.headers(), &principal)?;
     let word = request
         .headers()

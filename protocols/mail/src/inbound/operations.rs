@@ -41,7 +41,7 @@ pub(super) async fn handle_route(
         guard::check_source(request, &server.options.hosts, &server.options.origins)?;
         return ok_response(routes::openapi_document());
     }
-    let caller = super::authenticate(request, &server.options)?;
+    let caller = super::authenticate(request, &server.options).await?;
     let query = QueryParameters::read(request.query_string(), |name| route.has_parameter(name))?;
     let asking = MailRequest {
         request,

@@ -43,7 +43,7 @@ pub fn check_matches_principal(
 const MISSING_CREDENTIAL: HttpRejection = HttpRejection {
     status: StatusCode::UNAUTHORIZED,
     message: Cow::Borrowed(CredentialError::Missing.message()),
-    challenge: Some("Bearer"),
+    challenge: Some(Cow::Borrowed("Bearer")),
 };
 
 /// Returns the value of the only `X-Agent-ID` header.
@@ -71,7 +71,9 @@ fn principal_id(principal: &Principal) -> Option<&str> {
     let is_guardian = || principal.scopes.iter().any(|scope| scope == GUARDIAN_SCOPE);
     match principal.kind {
         PrincipalKind::Anonymous => None,
-        PrincipalKind::ApiKey | PrincipalKind::Agent if is_guardian() => Some(GUARDIAN_ID),
+        PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent if is_guardian() => {
+            Some(GUARDIAN_ID)
+        }
         _ => Some(&principal.id),
     }
 }

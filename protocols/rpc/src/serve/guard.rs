@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use actix_web::{HttpMessage, HttpRequest};
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
+use actix_web::{HttpMessage, HttpRequest};
 use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use super::buffers::{self, RequestBody};
 use super::OtherCredential;
+use super::buffers::{self, RequestBody};
 use super::rejections::mark_rejected;
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
@@ -26,7 +26,7 @@ pub struct HttpRejection {
     /// Explanation of the rejection and its remedy, for a person.
     pub message: Cow<'static, str>,
     /// Value of the response header `WWW-Authenticate`; `None` if a token would not help.
-    pub challenge: Option<&'static str>,
+    pub challenge: Option<Cow<'static, str>>,
 }
 
 /// Creates a rejection without `WWW-Authenticate`.
@@ -82,10 +82,10 @@ pub fn check_source(
 /// format.
 ///
 /// # Errors
-/// 400 for several credentials; 401 for a missing or wrong one; 403 if the request was forwarded by
-/// a proxy and the listener accepts direct connections only; 503 if credentials can't be verified
-/// at the moment.
-pub fn authenticate(
+/// 400 for several credentials; 401 for a missing or wrong one; 403 if a token lacks a scope, or if
+/// the request was forwarded by a proxy and the listener accepts direct connections only; 503 if
+/// credentials can't be verified at the moment.
+pub async fn authenticate(
     request: &HttpRequest,
     shown: Option<&[u8]>,
     access: &AccessControl,
@@ -94,7 +94,7 @@ pub fn authenticate(
         mark_rejected(request, error);
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
         HttpRejection {
-            challenge: error.challenge(),
+            challenge: challenge(request, access, error),
             ..http_rejection(status, error.message())
         }
     };
@@ -118,6 +118,7 @@ pub fn authenticate(
                 .keys()
                 .any(|name| is_forwarding_header(name.as_str())),
     };
+    access.prepare(authorization).await;
     let principal = access.authenticate(&credential).map_err(unproven)?;
     if let Some(shown) = shown {
         // A stream verifies it again.
@@ -126,6 +127,30 @@ pub fn authenticate(
     }
     buffers::record_owner(request, &principal);
     Ok(principal)
+}
+
+/// Returns the value of `WWW-Authenticate` for a rejected credential, with the place of the
+/// listener's metadata if it accepts access tokens.
+fn challenge(
+    request: &HttpRequest,
+    access: &AccessControl,
+    error: CredentialError,
+) -> Option<Cow<'static, str>> {
+    let plain = error.challenge()?;
+    let Some(resource) = access.token_resource() else {
+        return Some(plain.into());
+    };
+    let (host, is_tls) = request_origin(request);
+    let metadata = resource.metadata_url(host, is_tls, request.path());
+    Some(resource.extend_challenge(plain, metadata.as_ref()).into())
+}
+
+/// Returns the host of a request, and whether it came over TLS.
+pub(super) fn request_origin(request: &HttpRequest) -> (Option<&str>, bool) {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    let authority = || request.uri().authority().map(|name| name.as_str());
+    (host.or_else(authority), request.app_config().secure())
 }
 
 /// Media type of JSON.

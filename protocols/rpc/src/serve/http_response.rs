@@ -35,7 +35,7 @@ pub fn json_response(
 }
 
 /// Creates the response to a rejected request: like [`json_response`], with `WWW-Authenticate` for
-/// status 401 and `Retry-After` for 429 and 503.
+/// status 401 and for a 403 that another token avoids, and `Retry-After` for 429 and 503.
 pub fn rejection_response(
     refused: &HttpRejection,
     content_type: &'static str,
@@ -44,11 +44,11 @@ pub fn rejection_response(
     let mut response = json_response(refused.status, content_type, body);
     let headers = response.headers_mut();
     match refused.status {
-        StatusCode::UNAUTHORIZED => {
-            headers.insert(
-                WWW_AUTHENTICATE,
-                HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")),
-            );
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            if let Some(challenge) = challenge_header(refused.status, refused.challenge.as_deref())
+            {
+                headers.insert(WWW_AUTHENTICATE, challenge);
+            }
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
@@ -56,6 +56,14 @@ pub fn rejection_response(
         _ => {}
     }
     response
+}
+
+/// Returns the value of `WWW-Authenticate` in a response; `None` if it has none. Status 401 always
+/// has one.
+pub fn challenge_header(status: StatusCode, challenge: Option<&str>) -> Option<HeaderValue> {
+    let is_required = status == StatusCode::UNAUTHORIZED;
+    let text = challenge.or(is_required.then_some("Bearer"))?;
+    HeaderValue::from_str(text).ok()
 }
 
 /// Creates a builder for an event stream response (`text/event-stream`), with status and headers

@@ -9,6 +9,7 @@ pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
 mod rejections;
+mod token_metadata;
 pub mod websocket;
 
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
 
-use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential};
+use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential, TokenResource};
 use address_limit::{AddressConnections, reject_over_limit};
 use rejections::delay_rejections;
 
@@ -64,6 +65,9 @@ pub struct ListenOptions {
     /// Budget of buffered bytes. A node shares one among its listeners. Default: a budget of this
     /// listener alone, with the default of [`BufferLimits`](crate::BufferLimits).
     pub buffers: BufferBudget,
+    /// Metadata for clients that send access tokens, which are served at
+    /// [`RESOURCE_METADATA_PATH`](crate::RESOURCE_METADATA_PATH). Default: none.
+    pub token_resource: Option<Arc<TokenResource>>,
     /// Number of worker threads. Default: 1.
     pub workers: usize,
 }
@@ -78,6 +82,7 @@ impl Default for ListenOptions {
             address_connections_max: None,
             auth_failures: Arc::default(),
             buffers: BufferBudget::default(),
+            token_resource: None,
             workers: 1,
         }
     }
@@ -151,6 +156,7 @@ pub fn serve(
     let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
     let addresses = listen.address_connections();
     let (failures, budget) = (listen.auth_failures.clone(), listen.buffers.listener());
+    let resource = listen.token_resource.clone();
     let app = move || {
         let failures = failures.clone();
         let finish = move |request: ServiceRequest, next: Next<BoxBody>| {
@@ -164,6 +170,12 @@ pub fn serve(
             .app_data(budget.clone())
             .wrap(from_fn(finish))
             .wrap(from_fn(reject_over_limit))
+            .configure(|config| {
+                // Before the application's routes, which may include other well-known documents.
+                if let Some(resource) = &resource {
+                    token_metadata::configure(config, resource.clone());
+                }
+            })
             .configure(configure.clone())
     };
     let server = HttpServer::new(app)

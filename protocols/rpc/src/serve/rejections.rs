@@ -82,20 +82,22 @@ mod tests {
         }
     }
 
-    fn authenticate(request: &HttpRequest) -> HttpResponse {
+    async fn authenticate(request: &HttpRequest) -> HttpResponse {
         let access = AccessControl::Bearer(Arc::new([Box::new(NoKey)]));
-        let rejected = guard::authenticate(request, None, &access).unwrap_err();
+        let rejected = guard::authenticate(request, None, &access)
+            .await
+            .unwrap_err();
         let mut response = HttpResponse::build(rejected.status);
-        response.insert_header((WWW_AUTHENTICATE, rejected.challenge.unwrap()));
+        response.insert_header((WWW_AUTHENTICATE, &*rejected.challenge.unwrap()));
         response.finish()
     }
 
     async fn private(request: HttpRequest) -> HttpResponse {
-        authenticate(&request)
+        authenticate(&request).await
     }
 
     async fn public(request: HttpRequest) -> HttpResponse {
-        let _ = authenticate(&request);
+        let _ = authenticate(&request).await;
         HttpResponse::Ok().finish()
     }
 

@@ -111,9 +111,7 @@ fn keys_expire_and_are_replaced() {
     let second = store
         .rotate("ci", "ci-2", Some(4_102_444_800), None)
         .unwrap();
-    let third = store
-        .rotate("ci-2", "ci-3", None, None)
-        .unwrap();
+    let third = store.rotate("ci-2", "ci-3", None, None).unwrap();
     let text = fs::read_to_string(place.file()).unwrap();
     assert!(
         text.contains("expires = \"2100-01-01T00:00:00Z\""),

@@ -16,6 +16,11 @@ mod lines;
 mod batch;
 // Keys: shown once, stored as hashes, revoked while a server runs.
 mod keys;
+// An authorization server within the tests.
+#[path = "../../../../tests/kit/issuer.rs"]
+mod issuer;
+// Access tokens: verified by their issuers' keys, which are fetched within limits.
+mod tokens;
 // Key files of earlier versions.
 mod upgrade;
 // Outgoing connections to URLs of peers: to the public internet, and to configured networks.

@@ -52,7 +52,7 @@ async fn handle_post(
     payload: Payload,
     server: &ServerState,
 ) -> Result<HttpResponse, HttpRejection> {
-    let principal = authenticate(request, server)?;
+    let principal = authenticate(request, server).await?;
     let (bytes_max, body_timeout) = (
         server.options.inbound.limits.body_bytes_max,
         server.options.body_timeout,

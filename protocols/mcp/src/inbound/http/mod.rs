@@ -447,9 +447,12 @@ impl<'a> VersionHeader<'a> {
 
 /// Checks `Host` and `Origin`, authenticates the request and returns its principal. If the agent is
 /// a mailroom, or `agent_id_must_match` is set, an `X-Agent-ID` header must match the principal.
-fn authenticate(request: &HttpRequest, server: &ServerState) -> Result<Principal, HttpRejection> {
+async fn authenticate(
+    request: &HttpRequest,
+    server: &ServerState,
+) -> Result<Principal, HttpRejection> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-    let principal = guard::authenticate(request, None, &server.options.access)?;
+    let principal = guard::authenticate(request, None, &server.options.access).await?;
     let leads_to_mail = || {
         server
             .service

@@ -46,7 +46,7 @@ pub(crate) async fn open_stream(
         "the event stream has ended: open another one",
     );
     let busy = idle_timeout::track_request(&request);
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     AcceptedTypes::check_events(request.headers())?;
     let permits = server.acquire_stream_permits(&principal, None)?;
     let (limits, account) = (server.options.streams.limits, buffers::account_of(&request));
@@ -122,7 +122,7 @@ pub(crate) async fn post_message(
         "there is no such session: open an event stream first",
     );
     let _busy = idle_timeout::track_request(&request);
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     let (limits, body_timeout) = (&server.options.inbound.limits, server.options.body_timeout);
     let bytes_max = limits.body_bytes_max;
     let body = guard::read_json(&request, payload, &[JSON], bytes_max, body_timeout).await?;

@@ -45,7 +45,7 @@ pub(crate) async fn post(
 ) -> Result<HttpResponse, JsonRpcRejection> {
     let busy = idle_timeout::track_request(&request);
     let (limits, headers) = (&server.options.inbound.limits, request.headers());
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     // Content errors are reported before others.
     let body = guard::read_json(
         &request,
@@ -347,7 +347,7 @@ pub(crate) async fn get(
         "no stream can be resumed from that `Last-Event-ID`: it is unknown, or too old",
     );
     let busy = idle_timeout::track_request(&request);
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     let headers = request.headers();
     check_version(headers)?;
     AcceptedTypes::check_events(headers)?;
@@ -396,7 +396,7 @@ pub(crate) async fn delete(
     request: HttpRequest,
     server: Data<ServerState>,
 ) -> Result<HttpResponse, JsonRpcRejection> {
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     let headers = request.headers();
     check_version(headers)?;
     server
@@ -413,7 +413,7 @@ pub(crate) async fn other_method(
     request: HttpRequest,
     server: Data<ServerState>,
 ) -> Result<HttpResponse, JsonRpcRejection> {
-    authenticate(&request, &server)?;
+    authenticate(&request, &server).await?;
     Err(METHOD_NOT_ALLOWED.into())
 }
 

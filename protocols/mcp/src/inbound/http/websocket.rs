@@ -15,7 +15,7 @@ use callboard_rpc::serve::websocket::{
     AcceptedWebSocket, WebSocketError, WebSocketReader, WebSocketSender,
 };
 use callboard_rpc::serve::{
-    CredentialWatch, HeartbeatMonitor, CREDENTIAL_ENDED_MESSAGE, buffers, idle_timeout, websocket,
+    CREDENTIAL_ENDED_MESSAGE, CredentialWatch, HeartbeatMonitor, buffers, idle_timeout, websocket,
 };
 use callboard_rpc::{BufferAccount, RpcError};
 use tokio::sync::mpsc::Receiver;
@@ -48,7 +48,7 @@ pub(crate) async fn upgrade(
         return streamable::other_method(request, server).await;
     }
     let busy = idle_timeout::track_request(&request);
-    let principal = authenticate(&request, &server)?;
+    let principal = authenticate(&request, &server).await?;
     let permits = server.acquire_stream_permits(&principal, None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let opened = websocket::accept_handshake(&request, payload, &[SUBPROTOCOL], bytes_max);
