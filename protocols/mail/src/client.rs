@@ -1,5 +1,6 @@
 //! Client of a mail listener.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use callboard_message::mail::{
     DeliveryState, MailAck, MailDirection, MailView, MemberId, MemberState, MessageHistory,
     MessageHistoryPage, NumberedMailEvent, SendMessage, SendReceipt,
 };
+use callboard_rpc::ClientTls;
 use callboard_rpc::http1::{
     self, BodyError, ClientResponse, ConnectFailure, Connector, NetError, RequestTarget,
 };
@@ -27,7 +29,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
@@ -51,6 +53,7 @@ pub struct MailClient {
     http: http1::Http1Client,
     base: Url,
     headers: HeaderMap,
+    tls: ClientTls,
 }
 
 impl MailClient {
@@ -86,13 +89,24 @@ impl MailClient {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let connector = Connector::new(CONNECT_TIMEOUT)
-            .map_err(|_| unreachable_at(&base, ConnectFailure::Tls))?;
+        let tls = ClientTls::default();
         Ok(Self {
-            http: http1::Http1Client::new(connector),
+            http: http_client(&base, &tls)?,
             base,
             headers,
+            tls,
         })
+    }
+
+    /// Sets the authorities that the server's certificate may be of, and the client's own
+    /// certificate.
+    ///
+    /// # Errors
+    /// [`MailClientError::Unreachable`] if TLS can't be set up.
+    pub fn with_tls(mut self, tls: ClientTls) -> Result<Self, MailClientError> {
+        self.http = http_client(&self.base, &tls)?;
+        self.tls = tls;
+        Ok(self)
     }
 
     /// Sends a message to all agents that the sender can see, or to those of a group. Agents that
@@ -300,6 +314,12 @@ impl MailClient {
 }
 
 /// Returns the error of a listener that can't be reached, with its address.
+fn http_client(base: &Url, tls: &ClientTls) -> Result<http1::Http1Client, MailClientError> {
+    let connector = Connector::with_tls(CONNECT_TIMEOUT, tls);
+    let connector = connector.map_err(|_| unreachable_at(base, ConnectFailure::Tls))?;
+    Ok(http1::Http1Client::new(connector))
+}
+
 fn unreachable_at(base: &Url, why: ConnectFailure) -> MailClientError {
     MailClientError::Unreachable {
         address: base.origin().ascii_serialization(),
@@ -559,10 +579,14 @@ impl MailEventStream {
         let config = WebSocketConfig::default()
             .max_message_size(bytes_max)
             .max_frame_size(bytes_max);
-        // The last argument disables Nagle's algorithm (TCP_NODELAY).
+        let tls = self.client.tls.config();
+        let tls = tls.map_err(|_| unreachable_at(&self.client.base, ConnectFailure::Tls))?;
+        let connector = Some(tokio_tungstenite::Connector::Rustls(Arc::new(tls)));
+        // TCP_NODELAY: small messages are sent at once.
+        let is_undelayed = true;
         let connecting = timeout(
             CONNECT_TIMEOUT,
-            connect_async_with_config(request, Some(config), true),
+            connect_async_tls_with_config(request, Some(config), is_undelayed, connector),
         );
         match connecting
             .await

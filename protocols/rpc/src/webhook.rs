@@ -14,7 +14,7 @@ use reqwest::{Client, StatusCode};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::{EgressError, EgressPolicy, IpNetwork};
+use crate::{CertificateFault, ClientTls, EgressError, EgressPolicy, IpNetwork};
 
 /// Timeout of the DNS lookup in [`WebhookClient::resolve_url`].
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,6 +29,8 @@ pub struct WebhookClientOptions {
     /// in the same way.
     #[debug(skip)]
     pub resolver: Option<Arc<dyn Resolve>>,
+    /// Authorities that the receivers' certificates may be of. Default: the public ones.
+    pub tls: ClientTls,
     /// Timeout of a request, until the head of the response has arrived.
     pub timeout: Duration,
     /// Maximum delay that a receiver can request with `Retry-After`. A longer one is shortened.
@@ -62,13 +64,28 @@ pub struct WebhookClient {
     retry_after_max: Duration,
 }
 
+/// Failure to create a [`WebhookClient`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebhookClientError {
+    /// The HTTP client can't be created.
+    #[error("can't build the HTTP client: {0}")]
+    Http(#[from] reqwest::Error),
+    /// The TLS settings can't be used.
+    #[error("can't set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
 struct WebhookRoute {
     egress: EgressPolicy,
     client: Client,
 }
 
 impl WebhookRoute {
-    fn new(egress: EgressPolicy, options: &WebhookClientOptions) -> Result<Self, reqwest::Error> {
+    fn new(
+        egress: EgressPolicy,
+        options: &WebhookClientOptions,
+    ) -> Result<Self, WebhookClientError> {
         let egress = options
             .allowed_networks
             .iter()
@@ -80,6 +97,7 @@ impl WebhookRoute {
             .http_client_builder()
             .redirect(Policy::none())
             .timeout(options.timeout)
+            .use_preconfigured_tls(options.tls.config()?)
             .build()?;
         Ok(Self { egress, client })
     }
@@ -89,8 +107,8 @@ impl WebhookClient {
     /// Creates a client.
     ///
     /// # Errors
-    /// Fails if TLS can't be set up.
-    pub fn new(options: &WebhookClientOptions) -> Result<Self, reqwest::Error> {
+    /// [`WebhookClientError`] if the HTTP client or TLS can't be set up.
+    pub fn new(options: &WebhookClientOptions) -> Result<Self, WebhookClientError> {
         let plain = (!options.allowed_networks.is_empty())
             .then(|| WebhookRoute::new(EgressPolicy::deny_all(), options))
             .transpose()?;
@@ -146,7 +164,14 @@ impl WebhookClient {
                 }
             }
             Err(error) => match EgressError::find_in_causes(&error) {
-                None | Some(EgressError::Lookup) => PostOutcome::NoAnswer,
+                None | Some(EgressError::Lookup) => {
+                    // The URL is often a secret, so only its host is named.
+                    if let Some(fault) = CertificateFault::find_in_causes(&error) {
+                        let host = url.host_str().unwrap_or_default();
+                        callboard_message::log::warn!(by: host, host, reason = %fault, "a webhook can't be reached");
+                    }
+                    PostOutcome::NoAnswer
+                }
                 Some(_) => PostOutcome::NotAllowed,
             },
         }

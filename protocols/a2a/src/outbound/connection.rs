@@ -51,9 +51,10 @@ impl HttpClient {
     /// [`RemoteOptionsError::Tls`].
     pub(super) fn new(options: &RemoteOptions) -> Result<Self, RemoteOptionsError> {
         let (timeout, egress) = (options.connect_timeout, options.egress.clone());
-        let own = Connector::new(timeout).map_err(RemoteOptionsError::Tls)?;
-        let guarded =
-            Connector::with_egress(timeout, egress.clone()).map_err(RemoteOptionsError::Tls)?;
+        let own = Connector::with_tls(timeout, &options.tls).map_err(RemoteOptionsError::Tls)?;
+        let others = options.tls.for_other_servers();
+        let guarded = Connector::with_egress(timeout, egress.clone(), &others)
+            .map_err(RemoteOptionsError::Tls)?;
         Ok(Self {
             own: Http1Clients::new(own),
             guarded: Http1Clients::new(guarded),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard_rpc::{DecodeLimits, EgressPolicy};
+use callboard_rpc::{ClientTls, DecodeLimits, EgressPolicy};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -114,6 +114,10 @@ pub struct RemoteOptions {
     pub card_trust: CardTrust,
     /// Destinations that a card may name besides its own origin.
     pub egress: EgressPolicy,
+    /// Authorities that the certificate of the agent's server may be of. Servers that its card names
+    /// at other origins may have a certificate of the public authorities too. Default: the public
+    /// authorities.
+    pub tls: ClientTls,
     /// Whether the agent's URL comes from someone other than the operator. If true, the egress
     /// policy must allow the URL's own origin too.
     pub is_url_untrusted: bool,
@@ -146,6 +150,7 @@ impl Default for RemoteOptions {
             trusted_origins: Vec::new(),
             card_trust: CardTrust::Any,
             egress: EgressPolicy::public_internet(),
+            tls: ClientTls::default(),
             is_url_untrusted: false,
             call_timeout: CALL_TIMEOUT_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,

@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::mail::DeliverMessage;
 use callboard_message::{Failure, RawObject, encode_hex};
-use callboard_rpc::{EgressError, IpNetwork, PostOutcome, WebhookClient, WebhookClientOptions};
+use callboard_rpc::{
+    ClientTls, EgressError, IpNetwork, PostOutcome, WebhookClient, WebhookClientError,
+    WebhookClientOptions,
+};
 use callboard_runtime::{Agent, AgentProfile, Context, Handler, Handlers};
 use hmac::{Hmac, Mac};
 use reqwest::dns::Resolve;
@@ -50,6 +53,8 @@ pub struct WebhookOptions {
     /// DNS resolver to use instead of the operating system's. Addresses that it returns are checked
     /// in the same way.
     pub resolver: Option<Arc<dyn Resolve>>,
+    /// Authorities that the receiver's certificate may be of. Default: the public ones.
+    pub tls: ClientTls,
 }
 
 impl WebhookOptions {
@@ -60,6 +65,7 @@ impl WebhookOptions {
             secret: None,
             allowed_networks: Vec::new(),
             resolver: None,
+            tls: ClientTls::default(),
         }
     }
 }
@@ -76,7 +82,7 @@ pub enum WebhookError {
     Secret,
     /// The HTTP client can't be created, because TLS can't be set up.
     #[error("failed to create the HTTP client: {0}")]
-    Client(#[from] reqwest::Error),
+    Client(#[from] WebhookClientError),
 }
 
 /// Agent that delivers mail to a webhook, one message at a time. It handles [`DeliverMessage`]. The
@@ -106,6 +112,7 @@ impl WebhookAgent {
             secret,
             allowed_networks: allow,
             resolver: lookup,
+            tls,
         } = options;
         if secret
             .as_ref()
@@ -117,6 +124,7 @@ impl WebhookAgent {
         let hooks = WebhookClient::new(&WebhookClientOptions {
             allowed_networks: allow,
             resolver: lookup,
+            tls,
             timeout,
             retry_after_max,
         })?;

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use super::{BareCall, BareCallMeta, CALL_METHOD, encode_call, from_rpc, with_code};
 use callboard_message::{Failure, FailureKind, RawMessage};
-use callboard_rpc::http1::{BodyError, Connector, Http1Clients, NetError, RequestTarget};
-use callboard_rpc::{DecodeLimits, RequestId, RpcMessage, decode, encode_request};
+use callboard_rpc::http1::{
+    BodyError, ConnectFailure, Connector, Http1Clients, NetError, RequestTarget,
+};
+use callboard_rpc::{ClientTls, DecodeLimits, RequestId, RpcMessage, decode, encode_request};
 use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, outbound_policy};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use url::Url;
@@ -31,6 +35,10 @@ pub struct BareClientOptions {
     pub connect_timeout: Duration,
     /// Time limit of a call. An earlier deadline of the call itself takes precedence.
     pub call_timeout: Duration,
+    /// Authorities that the server's certificate may be of, and the client's own certificate.
+    pub tls: ClientTls,
+    /// Bearer token of each request. It is sent to the client's URL only, and never printed.
+    pub bearer: Option<SecretString>,
 }
 
 impl Default for BareClientOptions {
@@ -39,6 +47,8 @@ impl Default for BareClientOptions {
             limits: DecodeLimits::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             call_timeout: CALL_TIMEOUT_DEFAULT,
+            tls: ClientTls::default(),
+            bearer: None,
         }
     }
 }
@@ -57,6 +67,9 @@ pub enum BareClientError {
     /// versions.
     #[error("can't build the HTTP client")]
     Tls,
+    /// The bearer token has characters that a header can't hold.
+    #[error("the bearer token has other characters than visible ASCII")]
+    Bearer,
 }
 
 /// Agent that forwards its messages to a remote agent in the bare dialect.
@@ -69,6 +82,8 @@ pub struct BareMcpClient {
     clients: Http1Clients,
     url: Url,
     target: Arc<RequestTarget>,
+    /// Headers of each request. The token among them is marked as sensitive.
+    headers: HeaderMap,
     options: BareClientOptions,
 }
 
@@ -85,12 +100,15 @@ impl BareMcpClient {
         }
         let target = RequestTarget::new(&url).ok_or(BareClientError::Url)?;
         let clients = Http1Clients::new(
-            Connector::new(options.connect_timeout).map_err(|_| BareClientError::Tls)?,
+            Connector::with_tls(options.connect_timeout, &options.tls)
+                .map_err(|_| BareClientError::Tls)?,
         );
+        let headers = request_headers(options.bearer.as_ref())?;
         Ok(Self {
             clients,
             url,
             target,
+            headers,
             options,
         })
     }
@@ -127,15 +145,13 @@ impl BareMcpClient {
 
     async fn exchange(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         let id = RequestId::text(&Uuid::new_v4().to_string());
-        const JSON: HeaderValue = HeaderValue::from_static("application/json");
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ACCEPT, JSON)]);
         let sent = self
             .clients
             .for_current_runtime()
             .send(
                 &self.target,
                 Method::POST,
-                headers,
+                self.headers.clone(),
                 encode_request(&id, CALL_METHOD, params).into(),
             )
             .await;
@@ -196,12 +212,32 @@ impl ConcurrentHandler<RawMessage> for BareMcpClient {
     }
 }
 
+/// Returns the headers of each request.
+fn request_headers(bearer: Option<&SecretString>) -> Result<HeaderMap, BareClientError> {
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ACCEPT, JSON)]);
+    if let Some(token) = bearer {
+        let value = Zeroizing::new(format!("Bearer {}", token.expose_secret()));
+        let mut value = HeaderValue::from_str(&value).map_err(|_| BareClientError::Bearer)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
 fn failure_from_net(error: NetError) -> Failure {
-    let what = match error {
-        NetError::Unreachable(_) => "network failure during HTTP dispatch: can't connect",
-        NetError::Broken => "network failure during HTTP dispatch: the connection broke",
-    };
-    Failure::unavailable(what)
+    match error {
+        // Only a certificate is the operator's to correct; other reasons aren't told apart.
+        NetError::Unreachable(ConnectFailure::Certificate(fault)) => Failure::unavailable(format!(
+            "network failure during HTTP dispatch: can't connect: {fault}"
+        )),
+        NetError::Unreachable(_) => {
+            Failure::unavailable("network failure during HTTP dispatch: can't connect")
+        }
+        NetError::Broken => {
+            Failure::unavailable("network failure during HTTP dispatch: the connection broke")
+        }
+    }
 }
 
 fn failure_from_status(status: StatusCode) -> Failure {

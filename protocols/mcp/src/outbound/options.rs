@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{CallerCapabilities, LogLevel, RawObject};
-use callboard_rpc::DecodeLimits;
+use callboard_rpc::{ClientTls, DecodeLimits};
 use callboard_runtime::Caller;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -228,6 +228,9 @@ pub struct McpClientOptions {
     pub compares_lists: bool,
     /// Additional headers of each HTTP request.
     pub headers: HeaderMap,
+    /// Authorities that the server's certificate may be of, and the client's own certificate.
+    /// Default: the public authorities, and no certificate.
+    pub tls: ClientTls,
     /// Source of the `Authorization` header of each HTTP request. If `None`, none is sent.
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// Caller for the server's questions and notifications that can't be assigned to a pending call
@@ -282,6 +285,7 @@ impl Default for McpClientOptions {
             change_interval: CHANGE_INTERVAL_DEFAULT,
             compares_lists: true,
             headers: HeaderMap::new(),
+            tls: ClientTls::default(),
             authorizer: None,
             only_caller: None,
             limits: DecodeLimits::default(),

@@ -478,7 +478,8 @@ impl UpstreamServer {
     ) -> Result<Self, McpClientError> {
         options.validate(&endpoint)?;
         let http = Http1Clients::new(
-            Connector::new(options.connect_timeout).map_err(McpClientError::Client)?,
+            Connector::with_tls(options.connect_timeout, &options.tls)
+                .map_err(McpClientError::Client)?,
         );
         Ok(Self {
             endpoint,

@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
+use crate::CertificateFault;
+
 pub(crate) type OutgoingRequest = Request<Full<Bytes>>;
 type ConnectionDriver = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
 
@@ -35,6 +37,8 @@ pub(crate) enum RequestSendError {
     /// The connection was closed before any part of the request was sent. Contains the request, to
     /// be sent on another connection.
     Closed(Box<OutgoingRequest>),
+    /// The server refused the client's certificate. It hasn't processed the request.
+    Refused(CertificateFault),
     /// The connection broke after sending had begun.
     Broken,
 }
@@ -81,11 +85,16 @@ impl HttpConnection {
         };
         match answered {
             Ok(response) => Ok((response, self)),
-            Err(mut error) => Err(error
-                .take_message()
-                .map_or(RequestSendError::Broken, |unsent| {
-                    RequestSendError::Closed(Box::new(unsent))
-                })),
+            Err(mut error) => {
+                if let Some(fault) = CertificateFault::find_in_causes(error.error()) {
+                    return Err(RequestSendError::Refused(fault));
+                }
+                Err(error
+                    .take_message()
+                    .map_or(RequestSendError::Broken, |unsent| {
+                        RequestSendError::Closed(Box::new(unsent))
+                    }))
+            }
         }
     }
 }

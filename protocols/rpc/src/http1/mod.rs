@@ -31,13 +31,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use parking_lot::Mutex;
 use reqwest::dns::Resolve;
-use rustls::crypto::ring;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
 use tower_service::Service;
 use url::{Position, Url};
 
-use crate::{EgressError, EgressPolicy};
+use crate::tls::find_tls_error;
+use crate::{CertificateFault, ClientTls, EgressError, EgressPolicy};
 use connection::{HttpConnection, IdleConnections, RequestSendError};
 
 pub use connection::{IDLE_CONNECTION_AGE_MAX, IDLE_CONNECTIONS_MAX};
@@ -71,8 +71,11 @@ pub enum ConnectFailure {
     /// The egress policy forbids all addresses of the host name.
     #[error("connections to its address are not allowed")]
     NotAllowed,
-    /// The TLS handshake failed, for example because the certificate isn't trusted.
-    #[error("the TLS handshake failed, check the certificate")]
+    /// A certificate isn't accepted, that of the server or the client's own.
+    #[error(transparent)]
+    Certificate(#[from] CertificateFault),
+    /// The TLS handshake failed for another reason than a certificate.
+    #[error("the TLS handshake failed: check that the server has TLS 1.2 or 1.3 at this port")]
     Tls,
     /// The attempt took longer than the connection timeout.
     #[error("no connection within the time limit")]
@@ -85,6 +88,12 @@ pub enum ConnectFailure {
 impl ConnectFailure {
     /// Returns the reason that the causes of an error name.
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
+        if let Some(fault) = CertificateFault::find_in_causes(error) {
+            return Self::Certificate(fault);
+        }
+        if find_tls_error(error).is_some() {
+            return Self::Tls;
+        }
         successors(Some(error), |error| (**error).source())
             .find_map(|error| Self::from_io(error.downcast_ref()?))
             .unwrap_or(Self::Network)
@@ -98,9 +107,7 @@ impl ConnectFailure {
             (Some(_), _) => Some(Self::NotAllowed),
             (None, io::ErrorKind::ConnectionRefused) => Some(Self::Refused),
             (None, io::ErrorKind::TimedOut) => Some(Self::TimedOut),
-            (None, _) => inner
-                .is_some_and(|inner| inner.is::<rustls::Error>())
-                .then_some(Self::Tls),
+            (None, _) => None,
         }
     }
 }
@@ -168,11 +175,17 @@ impl Http1Client {
             match kept.send(request).await {
                 Ok(response) => return Ok(ClientResponse::new(response, &self.idle)),
                 Err(RequestSendError::Closed(unsent)) => request = *unsent,
-                Err(RequestSendError::Broken) => return Err(NetError::Broken),
+                Err(RequestSendError::Broken | RequestSendError::Refused(_)) => {
+                    return Err(NetError::Broken);
+                }
             }
         }
         let made = self.connector.connect(&target.origin).await?;
-        let answered = made.send(request).await.map_err(|_| NetError::Broken)?;
+        let answered = made.send(request).await.map_err(|error| match error {
+            // In TLS 1.3 a server refuses a client's certificate after the handshake.
+            RequestSendError::Refused(fault) => NetError::Unreachable(fault.into()),
+            RequestSendError::Closed(_) | RequestSendError::Broken => NetError::Broken,
+        })?;
         Ok(ClientResponse::new(answered, &self.idle))
     }
 }
@@ -237,7 +250,15 @@ impl Connector {
     /// # Errors
     /// Fails if the TLS library supports none of the safe protocol versions.
     pub fn new(connect_timeout: Duration) -> Result<Self, rustls::Error> {
-        Self::with_resolver(EgressResolver(None), connect_timeout)
+        Self::with_tls(connect_timeout, &ClientTls::default())
+    }
+
+    /// Creates a connector like [`new`](Self::new), with these TLS settings.
+    ///
+    /// # Errors
+    /// Fails like [`ClientTls::config`].
+    pub fn with_tls(connect_timeout: Duration, tls: &ClientTls) -> Result<Self, rustls::Error> {
+        Self::with_resolver(EgressResolver(None), connect_timeout, tls)
     }
 
     /// Creates a connector for URLs from untrusted sources, which connects host names only to
@@ -246,23 +267,25 @@ impl Connector {
     /// connector.
     ///
     /// # Errors
-    /// Fails like [`new`](Self::new).
+    /// Fails like [`with_tls`](Self::with_tls).
     pub fn with_egress(
         connect_timeout: Duration,
         egress: EgressPolicy,
+        tls: &ClientTls,
     ) -> Result<Self, rustls::Error> {
-        Self::with_resolver(EgressResolver(Some(egress)), connect_timeout)
+        Self::with_resolver(EgressResolver(Some(egress)), connect_timeout, tls)
     }
 
     fn with_resolver(
         lookup: EgressResolver,
         connect_timeout: Duration,
+        tls: &ClientTls,
     ) -> Result<Self, rustls::Error> {
         let mut http = HttpConnector::new_with_resolver(lookup);
         http.enforce_http(false);
         http.set_nodelay(true);
         let https = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(Arc::new(ring::default_provider()))?
+            .with_tls_config(tls.config()?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(http);

@@ -291,8 +291,9 @@ async fn guarded_connections_go_nowhere_else() {
     )
     .unwrap();
     for (egress, arrives) in [(public.clone(), false), (public.with_loopback(), true)] {
-        let client =
-            Http1Client::new(Connector::with_egress(Duration::from_secs(5), egress).unwrap());
+        let client = Http1Client::new(
+            Connector::with_egress(Duration::from_secs(5), egress, &ClientTls::default()).unwrap(),
+        );
         assert_eq!(
             get(&client, &target)
                 .await

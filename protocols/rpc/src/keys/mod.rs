@@ -5,7 +5,6 @@ mod expiry;
 mod file;
 
 use derive_more::Debug;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,6 +21,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::credential::{BearerVerifier, CredentialError};
+use crate::file_version::FileVersion;
 pub(crate) use expiry::now_unix_s;
 pub use expiry::{format_expiry, parse_expiry};
 
@@ -400,17 +400,6 @@ struct LoadedKeys {
     looked: Instant,
 }
 
-/// File attributes that reveal a change of the key file.
-#[derive(PartialEq, Eq)]
-struct FileVersion {
-    modified: Option<SystemTime>,
-    bytes: u64,
-    /// Inode number, which changes when the file is replaced; 0 on systems without inodes.
-    inode: u64,
-    /// Permission bits, because a change of them leaves the other attributes; 0 on systems without.
-    mode: u32,
-}
-
 impl ReloadingKeyStore {
     /// Opens an existing key file. It is checked for changes at most once per
     /// [`KEY_FILE_POLL_INTERVAL`], when a key is verified.
@@ -432,7 +421,7 @@ impl ReloadingKeyStore {
     ) -> Result<Self, KeyError> {
         let path = path.into();
         // Taken before the file is read, so that a change in between is detected later.
-        let stamp = file_version(&path);
+        let stamp = FileVersion::of(&path);
         let keys = Arc::new(KeyStore::load(&path)?);
         let seen = Mutex::new(LoadedKeys {
             keys: Some(keys),
@@ -451,7 +440,7 @@ impl ReloadingKeyStore {
     pub fn current(&self) -> Option<Arc<KeyStore>> {
         let mut seen = self.seen.lock();
         if seen.looked.elapsed() >= self.poll_interval {
-            let stamp = file_version(&self.path);
+            let stamp = FileVersion::of(&self.path);
             if stamp.is_none() || stamp != seen.stamp {
                 seen.keys = KeyStore::load(&self.path)
                     .inspect_err(
@@ -478,21 +467,4 @@ impl BearerVerifier for ReloadingKeyStore {
             None => Err(CredentialError::Unavailable),
         })
     }
-}
-
-fn file_version(path: &PathBuf) -> Option<FileVersion> {
-    let about = fs::metadata(path).ok()?;
-    #[cfg(unix)]
-    let (inode, mode) = {
-        use std::os::unix::fs::MetadataExt;
-        (about.ino(), about.mode())
-    };
-    #[cfg(not(unix))]
-    let (inode, mode) = (0, 0);
-    Some(FileVersion {
-        modified: about.modified().ok(),
-        bytes: about.len(),
-        inode,
-        mode,
-    })
 }

@@ -1,6 +1,5 @@
 //! Limit on the connections of one address, so that it can't take all of a listener.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
@@ -66,14 +65,8 @@ impl AddressConnections {
 
     /// Counts a new connection until its `data` is dropped. One over the limit is answered with 503
     /// and closed, and marked in `data` for [`reject_over_limit`].
-    pub(crate) fn admit(&self, connection: &dyn Any, data: &mut Extensions) {
-        let Some(stream) = connection.downcast_ref::<TcpStream>() else {
-            return;
-        };
-        let Ok(peer) = stream.peer_addr() else {
-            return;
-        };
-        if let Some(counted) = self.count(peer.ip()) {
+    pub(crate) fn admit(&self, stream: &TcpStream, peer: IpAddr, data: &mut Extensions) {
+        if let Some(counted) = self.count(peer) {
             data.insert(counted);
             return;
         }
@@ -88,13 +81,20 @@ impl AddressConnections {
     /// Counts a connection of an address until the result is dropped. `None` if the address has the
     /// maximum; the caller closes the connection.
     pub fn count(&self, peer: IpAddr) -> Option<CountedConnection> {
+        let counted = self.try_count(peer);
+        if counted.is_none() {
+            let (peer, max) = (peer.to_string(), self.max);
+            callboard_message::log::warn!(by: &peer, peer, address_connections_max = max, "closed a connection: its address has too many");
+        }
+        counted
+    }
+
+    /// Counts a connection like [`count`](Self::count), without a line in the log.
+    pub(crate) fn try_count(&self, peer: IpAddr) -> Option<CountedConnection> {
         let address = network_of(peer);
         let mut open = self.open.lock();
         let count = open.entry(address).or_default();
         if *count >= self.max {
-            drop(open);
-            let (peer, max) = (peer.to_string(), self.max);
-            callboard_message::log::warn!(by: &peer, peer, address_connections_max = max, "closed a connection: its address has too many");
             return None;
         }
         *count += 1;

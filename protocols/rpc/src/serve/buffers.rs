@@ -16,6 +16,7 @@ use bytes::Bytes;
 use callboard_message::Principal;
 use parking_lot::Mutex;
 
+use super::client_address::client_address;
 use crate::{
     BufferAccount, BufferOwner, BufferReservation, BuffersFull, ClosableBuffer, ListenerBuffers,
     ReaderReservation, UNCOUNTED_REQUEST_BYTES_MAX,
@@ -28,7 +29,7 @@ const RESPONSE_PART_BYTES_MAX: usize = 64 * 1024;
 /// Records the principal of a request, whose share its bytes count in.
 pub(crate) fn record_owner(request: &HttpRequest, principal: &Principal) {
     if let Some(buffers) = request.app_data::<ListenerBuffers>() {
-        let peer = request.peer_addr().map(|address| address.ip());
+        let peer = client_address(request);
         let owner = buffers.budget().owner(Some(principal), peer);
         request.extensions_mut().insert(owner);
     }
@@ -41,7 +42,7 @@ pub fn account_of(request: &HttpRequest) -> Option<BufferAccount> {
     let buffers = request.app_data::<ListenerBuffers>()?;
     let known = request.extensions().get::<BufferOwner>().copied();
     let owner = known.unwrap_or_else(|| {
-        let peer = request.peer_addr().map(|address| address.ip());
+        let peer = client_address(request);
         buffers.budget().owner(None, peer)
     });
     Some(buffers.account(owner))

@@ -10,9 +10,10 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use super::OtherCredential;
 use super::buffers::{self, RequestBody};
+use super::client_address::client_address;
 use super::rejections::mark_rejected;
+use super::{OtherCredential, bound_address, is_tls};
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
     PresentedCredential, UNCOUNTED_REQUEST_BYTES_MAX, is_forwarding_header,
@@ -51,7 +52,7 @@ pub fn check_source(
     origins: &AllowedOrigins,
 ) -> Result<(), HttpRejection> {
     let headers = request.headers();
-    let local = request.app_config().local_addr();
+    let local = bound_address(request);
     let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
     let is_foreign = match headers.contains_key(header::UPGRADE) {
         true => origins.check_upgrade(pages, local.port()).is_err(),
@@ -107,8 +108,8 @@ pub async fn authenticate(
         return Err(unproven(CredentialError::Malformed));
     }
     let credential = PresentedCredential {
-        peer: request.peer_addr().map(|a| a.ip()),
-        local: Some(request.app_config().local_addr().ip()),
+        peer: client_address(request),
+        local: Some(bound_address(request).ip()),
         authorization,
         // Our clients use HTTP/1.1 or later. By default nginx forwards with HTTP/1.0 and adds no
         // header.
@@ -150,7 +151,7 @@ pub(super) fn request_origin(request: &HttpRequest) -> (Option<&str>, bool) {
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());
     let authority = || request.uri().authority().map(|name| name.as_str());
-    (host.or_else(authority), request.app_config().secure())
+    (host.or_else(authority), is_tls(request))
 }
 
 /// Media type of JSON.

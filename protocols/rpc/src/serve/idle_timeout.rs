@@ -4,7 +4,6 @@
 //! of a second one would hold the connection forever. So each connection has a timer of its own,
 //! which requests reset.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::net::Shutdown;
 use std::rc::{Rc, Weak};
@@ -37,10 +36,7 @@ pub struct ActiveRequest(Option<Rc<ConnectionActivity>>);
 
 /// Starts the idle timer of a new connection. The connection is closed when no request has been
 /// active on it for `idle_max`.
-pub(crate) fn watch_connection(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
-    let Some(stream) = connection.downcast_ref::<TcpStream>() else {
-        return;
-    };
+pub(crate) fn watch_connection(stream: &TcpStream, data: &mut Extensions, idle_max: Duration) {
     let socket = match SockRef::from(stream).try_clone() {
         Ok(socket) => socket,
         Err(error) => {

@@ -5,10 +5,12 @@ pub mod accept_header;
 pub mod address_limit;
 pub mod agent_id_header;
 pub mod buffers;
+pub mod client_address;
 pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
 mod rejections;
+pub mod tls;
 mod token_metadata;
 pub mod websocket;
 
@@ -22,9 +24,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_web::body::BoxBody;
-use actix_web::dev::{Server, ServiceRequest};
+use actix_web::dev::{Extensions, Server, ServiceRequest};
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::middleware::{Next, from_fn};
+use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpMessage, HttpRequest, HttpServer};
 use callboard_message::Principal;
@@ -33,7 +36,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep}
 
 use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential, TokenResource};
 use address_limit::{AddressConnections, reject_over_limit};
+use client_address::{TrustedProxies, client_address};
 use rejections::delay_rejections;
+use tls::ListenerTls;
 
 /// Minimum value of [`ListenOptions::headers_timeout`]. Shorter values are inaccurate, because
 /// actix reads a clock that may be half a second old.
@@ -70,6 +75,11 @@ pub struct ListenOptions {
     pub token_resource: Option<Arc<TokenResource>>,
     /// Number of worker threads. Default: 1.
     pub workers: usize,
+    /// TLS of all connections. Default: `None`, plain HTTP.
+    pub tls: Option<ListenerTls>,
+    /// Reverse proxies whose `X-Forwarded-For` names the client. Their own connections have no
+    /// limit for their address. Default: none.
+    pub trusted_proxies: TrustedProxies,
 }
 
 impl Default for ListenOptions {
@@ -84,6 +94,8 @@ impl Default for ListenOptions {
             buffers: BufferBudget::default(),
             token_resource: None,
             workers: 1,
+            tls: None,
+            trusted_proxies: TrustedProxies::default(),
         }
     }
 }
@@ -139,8 +151,71 @@ pub fn check_address(
     }
 }
 
-/// Creates an HTTP server for a bound listener, with all timeouts of `listen`. `configure` adds the
-/// application's routes; it is called once for each worker thread.
+/// Limits and timeouts that the HTTP server itself keeps.
+#[derive(Clone, Copy)]
+struct ServerLimits {
+    workers: usize,
+    /// Maximum number of connections of one worker.
+    connections_max: usize,
+    headers_timeout: Duration,
+    keep_alive: Duration,
+    drain_seconds: u64,
+}
+
+impl ServerLimits {
+    fn new(listen: &ListenOptions) -> Self {
+        let workers = listen.workers.max(1);
+        let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
+        Self {
+            workers,
+            connections_max: listen.connections_max.div_ceil(workers),
+            headers_timeout: listen.headers_timeout.max(HEADERS_TIMEOUT_MIN),
+            keep_alive: listen.keep_alive,
+            drain_seconds: u64::try_from(drain_seconds).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Preparation of each new connection.
+#[derive(Clone)]
+struct ConnectionSetup {
+    idle_max: Duration,
+    addresses: AddressConnections,
+    proxies: TrustedProxies,
+}
+
+impl ConnectionSetup {
+    /// Prepares a connection without TLS, which isn't counted yet.
+    fn admit(&self, stream: &TcpStream, data: &mut Extensions) {
+        if let Some(peer) = self.watch(stream, data) {
+            self.addresses.admit(stream, peer, data);
+        }
+    }
+
+    /// Starts the idle timer of a connection, and marks it if its peer is a trusted proxy. Returns
+    /// the address that the connection counts for, if any.
+    fn watch(&self, stream: &TcpStream, data: &mut Extensions) -> Option<IpAddr> {
+        idle_timeout::watch_connection(stream, data, self.idle_max);
+        let peer = stream.peer_addr().ok()?.ip();
+        (!self.proxies.mark(peer, data)).then_some(peer)
+    }
+}
+
+/// Returns the address that the listener of a request is bound to.
+fn bound_address(request: &HttpRequest) -> SocketAddr {
+    match request.conn_data::<tls::BoundAddress>() {
+        Some(bound) => bound.0,
+        None => request.app_config().local_addr(),
+    }
+}
+
+/// Returns whether the listener of a request has TLS.
+fn is_tls(request: &HttpRequest) -> bool {
+    request.conn_data::<tls::BoundAddress>().is_some()
+}
+
+/// Creates an HTTP server for a bound listener, with all timeouts of `listen`, and with its TLS if
+/// it has any. `configure` adds the application's routes; it is called once for each worker thread.
 ///
 /// # Errors
 /// [`ServeError::Io`] if the listener can't be used.
@@ -150,11 +225,12 @@ pub fn serve(
     configure: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
 ) -> Result<BoundServer, ServeError> {
     let address = listener.local_addr()?;
-    let headers_timeout = listen.headers_timeout.max(HEADERS_TIMEOUT_MIN);
-    let idle_max = listen.keep_alive + headers_timeout;
-    let workers = listen.workers.max(1);
-    let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
-    let addresses = listen.address_connections();
+    let limits = ServerLimits::new(listen);
+    let setup = ConnectionSetup {
+        idle_max: limits.keep_alive + limits.headers_timeout,
+        addresses: listen.address_connections(),
+        proxies: listen.trusted_proxies.clone(),
+    };
     let (failures, budget) = (listen.auth_failures.clone(), listen.buffers.listener());
     let resource = listen.token_resource.clone();
     let app = move || {
@@ -178,19 +254,24 @@ pub fn serve(
             })
             .configure(configure.clone())
     };
+    if let Some(tls) = &listen.tls {
+        let server = tls::serve(listener, tls, setup, limits, app)?;
+        return Ok(BoundServer { address, server });
+    }
     let server = HttpServer::new(app)
-        .workers(workers)
-        .max_connections(listen.connections_max.div_ceil(workers))
-        .client_request_timeout(headers_timeout)
-        .keep_alive(listen.keep_alive)
+        .workers(limits.workers)
+        .max_connections(limits.connections_max)
+        .client_request_timeout(limits.headers_timeout)
+        .keep_alive(limits.keep_alive)
         .on_connect(move |connection, data| {
-            idle_timeout::watch_connection(connection, data, idle_max);
-            addresses.admit(connection, data);
+            if let Some(stream) = connection.downcast_ref() {
+                setup.admit(stream, data);
+            }
         })
         .tcp_nodelay(true)
         // A client that closes its side has left: its call is dropped, which cancels it.
         .h1_allow_half_closed(false)
-        .shutdown_timeout(u64::try_from(drain_seconds).unwrap_or(u64::MAX))
+        .shutdown_timeout(limits.drain_seconds)
         .disable_signals()
         .listen(listener)?
         .run();
@@ -308,8 +389,8 @@ impl CredentialWatch {
             |OtherCredential(shown)| Some(shown),
         );
         let shown = PresentedCredential {
-            peer: request.peer_addr().map(|address| address.ip()),
-            local: Some(request.app_config().local_addr().ip()),
+            peer: client_address(request),
+            local: Some(bound_address(request).ip()),
             authorization,
             is_forwarded: false,
         };

@@ -8,6 +8,7 @@ use actix_web::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse};
 
+use super::client_address::client_address;
 use crate::{AUTH_FAILURE_DELAY_MAX, AuthFailureResponse, AuthFailures, CredentialError};
 
 /// Mark of a request whose credential was rejected.
@@ -39,7 +40,7 @@ pub(crate) async fn delay_rejections(
     if response.status().as_u16() != reason.http_status() {
         return Ok(response);
     }
-    let peer = response.request().peer_addr().map(|address| address.ip());
+    let peer = client_address(response.request());
     Ok(match failures.penalize(peer, reason).await {
         AuthFailureResponse::Reject => response,
         AuthFailureResponse::TooMany => {

@@ -25,3 +25,10 @@ mod tokens;
 mod upgrade;
 // Outgoing connections to URLs of peers: to the public internet, and to configured networks.
 mod egress;
+// TLS: certificates verified, renewed and demanded; handshakes within limits; clients behind proxies.
+#[cfg(all(feature = "client", feature = "serve"))]
+mod tls;
+// Certificates for these tests.
+#[cfg(all(feature = "client", feature = "serve"))]
+#[path = "../../../../tests/kit/certificates.rs"]
+mod certificates;

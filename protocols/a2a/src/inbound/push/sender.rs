@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::{EgressError, PostOutcome, WebhookClient, WebhookClientOptions};
+use callboard_rpc::{
+    ClientTls, EgressError, PostOutcome, WebhookClient, WebhookClientError, WebhookClientOptions,
+};
 use rand::Rng;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::ExposeSecret;
@@ -53,8 +55,9 @@ pub(super) struct PushSender {
 }
 
 impl PushSender {
-    pub(super) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
+    pub(super) fn new(options: &PushOptions) -> Result<Self, WebhookClientError> {
         let client = WebhookClient::new(&WebhookClientOptions {
+            tls: ClientTls::default(),
             allowed_networks: options.allowed_networks.clone(),
             resolver: options.resolver.clone(),
             timeout: PUSH_TIMEOUT,

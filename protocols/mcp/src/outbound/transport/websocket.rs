@@ -12,7 +12,9 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::Response;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{
+    Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
+};
 
 use super::duplex::{
     CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver, droppable_bytes_max,
@@ -84,8 +86,13 @@ async fn try_handshake(
     if let Some(value) = authorization {
         headers.insert(AUTHORIZATION, value);
     }
-    // The last argument sets TCP_NODELAY: small messages are sent at once.
-    match connect_async_with_config(request, Some(config), true).await {
+    let tls = options.tls.config().map_err(|error| {
+        TransportError::Unreachable(format!("can't set up TLS: {error}").into())
+    })?;
+    let connector = Some(Connector::Rustls(Arc::new(tls)));
+    // TCP_NODELAY: small messages are sent at once.
+    let is_undelayed = true;
+    match connect_async_tls_with_config(request, Some(config), is_undelayed, connector).await {
         Ok((socket, _)) => Ok(Ok(socket)),
         Err(Error::Http(response)) => Ok(Err(response)),
         Err(error) => Err(TransportError::Unreachable(

@@ -1,0 +1,141 @@
+//! TLS of listeners: certificate files that may be replaced while the listener runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+
+use super::files::{
+    TlsFileError, pair_error, read_authorities, read_certificates, read_private_key,
+};
+use crate::file_version::FileVersion;
+
+/// Interval at which a listener checks its certificate files for changes, when a client connects.
+pub const TLS_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of TLS sessions that a listener remembers, so that clients can resume them. Beyond
+/// it, the oldest is forgotten, and its client makes a full handshake.
+pub const TLS_SESSIONS_MAX: usize = 256;
+/// The only protocol that listeners offer (ALPN).
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// Certificate files of a listener, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate, followed by those of its issuers.
+    pub certificate: PathBuf,
+    /// Private key of the certificate.
+    pub key: PathBuf,
+    /// Authorities of client certificates. If set, every client must show one of theirs.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Reads and checks the files.
+    ///
+    /// # Errors
+    /// [`TlsFileError`] if a file can't be used, or the key doesn't belong to the certificate.
+    pub fn check(&self) -> Result<(), TlsFileError> {
+        self.load().map(drop)
+    }
+
+    fn load(&self) -> Result<Arc<ServerConfig>, TlsFileError> {
+        let refused = |error: &rustls::Error| pair_error(&self.certificate, &self.key, error);
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refused(&error))?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let authorities = read_authorities(file)?;
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(authorities, provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| {
+                    TlsFileError::Unusable {
+                        path: file.clone(),
+                        why: error.to_string(),
+                    }
+                })?)
+            }
+        };
+        let (chain, key) = (
+            read_certificates(&self.certificate)?,
+            read_private_key(&self.key)?,
+        );
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| refused(&error))?;
+        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        // New with each version of the files: a resumed session isn't verified again.
+        config.session_storage = ServerSessionMemoryCache::new(TLS_SESSIONS_MAX);
+        Ok(Arc::new(config))
+    }
+
+    fn versions(&self) -> [Option<FileVersion>; 3] {
+        let client_ca = self.client_ca.as_deref();
+        [Some(&*self.certificate), Some(&*self.key), client_ca]
+            .map(|file: Option<&Path>| file.and_then(FileVersion::of))
+    }
+}
+
+/// TLS configuration of a listener, which follows changes of its files. While the files can't be
+/// used, the previous version stays in force.
+pub(crate) struct ReloadingServerConfig {
+    files: TlsFiles,
+    poll_interval: Duration,
+    loaded: Mutex<LoadedConfig>,
+}
+
+struct LoadedConfig {
+    config: Arc<ServerConfig>,
+    versions: [Option<FileVersion>; 3],
+    looked: Instant,
+}
+
+impl ReloadingServerConfig {
+    /// Reads the files. They are checked for changes at most once per `poll_interval`.
+    ///
+    /// # Errors
+    /// [`TlsFileError`] if a file can't be used.
+    pub(crate) fn open(files: TlsFiles, poll_interval: Duration) -> Result<Self, TlsFileError> {
+        // Taken before the files are read, so that a change in between is detected later.
+        let versions = files.versions();
+        let loaded = Mutex::new(LoadedConfig {
+            config: files.load()?,
+            versions,
+            looked: Instant::now(),
+        });
+        Ok(Self {
+            files,
+            poll_interval,
+            loaded,
+        })
+    }
+
+    /// Returns the configuration of the current files, which are read again if they have changed.
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        let mut loaded = self.loaded.lock();
+        if loaded.looked.elapsed() >= self.poll_interval {
+            let versions = self.files.versions();
+            if versions != loaded.versions {
+                match self.files.load() {
+                    Ok(config) => {
+                        loaded.config = config;
+                        callboard_message::log::info!(certificate = %self.files.certificate.display(), "read the changed certificate");
+                    }
+                    Err(error) => {
+                        callboard_message::log::error!(%error, "failed to read the changed certificate: the previous one stays in use")
+                    }
+                }
+                // A broken version is reported once.
+                loaded.versions = versions;
+            }
+            loaded.looked = Instant::now();
+        }
+        loaded.config.clone()
+    }
+}
