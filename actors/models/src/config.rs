@@ -1,5 +1,7 @@
 //! Configuration of models in a topology file.
 
+use std::path::{Path, PathBuf};
+
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -43,6 +45,8 @@ pub struct RemoteModelConfig {
     /// `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY` (`CLAUDE_API_KEY` if only that one is set);
     /// Ollama and compatible servers use no key unless this is set.
     pub key_env: Option<String>,
+    /// PEM file with the authorities of the server's certificate, in place of the public ones.
+    pub ca: Option<PathBuf>,
     /// API key set by an embedding program. It can't be set in a topology file.
     #[serde(skip)]
     pub key: Option<SecretString>,
@@ -80,6 +84,7 @@ impl RemoteModelConfig {
             model: model.into(),
             url: None,
             key_env: None,
+            ca: None,
             key: None,
             api: OpenaiApi::default(),
             api_version: None,
@@ -439,6 +444,32 @@ impl ProviderKind {
 }
 
 impl ModelConfig {
+    /// Returns the file of `ca`; `None` without one.
+    pub fn ca_file(&self) -> Option<&Path> {
+        match self {
+            Self::Openai(remote)
+            | Self::AzureOpenai(remote)
+            | Self::OpenaiCompatible(remote)
+            | Self::Anthropic(remote)
+            | Self::Ollama(remote) => remote.ca.as_deref(),
+            Self::Scripted(_) | Self::Echo(_) => None,
+        }
+    }
+
+    /// Resolves relative paths against `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        match self {
+            Self::Openai(remote)
+            | Self::AzureOpenai(remote)
+            | Self::OpenaiCompatible(remote)
+            | Self::Anthropic(remote)
+            | Self::Ollama(remote) => {
+                remote.ca = remote.ca.take().map(|file| folder.join(file));
+            }
+            Self::Scripted(_) | Self::Echo(_) => {}
+        }
+    }
+
     /// Returns the environment variable that holds the API key; `None` if no key is needed, or the
     /// configuration contains it.
     pub fn key_variable(&self) -> Option<&str> {
@@ -627,6 +658,14 @@ pub enum ModelError {
         setting: &'static str,
         /// Rule that the setting must satisfy.
         rule: &'static str,
+    },
+    /// The file of `ca` can't be used. Remedy: a PEM file with the certificates of authorities.
+    #[error("failed to use `ca`, {path}: {why}", path = path.display())]
+    Ca {
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason.
+        why: String,
     },
     /// The HTTP client can't be created, because the TLS set-up of this machine is broken.
     #[error("failed to create an HTTP client: check the TLS set-up of this machine")]

@@ -46,7 +46,8 @@ pub use config::{
     ScriptedUsage, TokenPrices,
 };
 pub use provider_client::{
-    MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_INTERVAL,
+    CA_FILE_BYTES_MAX, MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX,
+    STREAM_PIECE_INTERVAL,
 };
 pub use provider_failure::RefusedPart;
 pub use request::{

@@ -1,6 +1,10 @@
 //! HTTP client of a model provider.
 
+use std::error::Error;
+use std::fs::File;
 use std::future::ready;
+use std::io::{self, Read};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -12,7 +16,7 @@ use futures::{Stream, StreamExt, TryStreamExt, future};
 use parking_lot::Mutex;
 use rand::Rng;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Response, redirect};
 use tokio::time::{Instant, timeout};
 
 use super::config::{ApiEndpoint, ModelError, ModelRetries, RemoteModelConfig};
@@ -24,6 +28,9 @@ use super::wire::{BodyOptions, Framing, error_code};
 pub const MODEL_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum bytes read of a provider's error response. A longer one is reported by its status only.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Maximum size of the file of `ca`, in bytes. A model with a larger one doesn't start. Fixed.
+pub const CA_FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Client of one model behind a provider's API.
 #[derive(derive_more::Debug)]
@@ -57,7 +64,7 @@ impl ProviderClient {
         }
         // Redirects and proxies could send key and prompts to hosts that the operator didn't
         // configure.
-        let client = Client::builder()
+        let client = trusting(Client::builder(), config.ca.as_deref())?
             .connect_timeout(Duration::from_millis(config.timeouts.connect_ms))
             .tcp_nodelay(true)
             .redirect(redirect::Policy::none())
@@ -217,10 +224,59 @@ async fn status_failure(response: Response) -> ProviderFailure {
     }
 }
 
-/// Converts an error of the HTTP client to `Connect`, `TimedOut` or else `Disconnected`. The URL in
-/// the error is left out.
+/// Returns the builder of a client that trusts the authorities of a PEM file in place of the public
+/// ones; unchanged without a file.
+fn trusting(builder: ClientBuilder, ca: Option<&Path>) -> Result<ClientBuilder, ModelError> {
+    let Some(path) = ca else {
+        return Ok(builder);
+    };
+    let wrong = |why: String| ModelError::Ca {
+        path: path.to_owned(),
+        why,
+    };
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut pem = Vec::new();
+    file.take(CA_FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut pem)
+        .map_err(|error| wrong(error.to_string()))?;
+    if pem.len() > CA_FILE_BYTES_MAX {
+        return Err(wrong(format!("it has more than {CA_FILE_BYTES_MAX} bytes")));
+    }
+    let authorities =
+        Certificate::from_pem_bundle(&pem).map_err(|_| wrong("it isn't valid PEM".to_owned()))?;
+    if authorities.is_empty() {
+        return Err(wrong("it holds no certificate in PEM".to_owned()));
+    }
+    let builder = builder.tls_built_in_root_certs(false);
+    Ok(authorities
+        .into_iter()
+        .fold(builder, ClientBuilder::add_root_certificate))
+}
+
+/// Returns whether the TLS library refused the server's certificate. An [`io::Error`] isn't the
+/// source of its own content, so that is searched too.
+fn is_refused_certificate(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(error) = next {
+        if error.to_string().starts_with("invalid peer certificate") {
+            return true;
+        }
+        let content = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        next = match content {
+            Some(content) => Some(content),
+            None => error.source(),
+        };
+    }
+    false
+}
+
+/// Converts an error of the HTTP client to `Certificate`, `Connect`, `TimedOut` or else
+/// `Disconnected`. The URL in the error is left out.
 fn failure_of_http(error: &reqwest::Error) -> ProviderFailure {
     match error {
+        error if is_refused_certificate(error) => ProviderFailure::Certificate,
         error if error.is_connect() => ProviderFailure::Connect,
         error if error.is_timeout() => ProviderFailure::TimedOut,
         _ => ProviderFailure::Disconnected,

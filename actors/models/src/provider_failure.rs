@@ -23,6 +23,8 @@ pub(super) enum ProviderFailure {
     },
     /// The connection failed.
     Connect,
+    /// The server's certificate isn't accepted.
+    Certificate,
     /// The connection broke before or during the answer.
     Disconnected,
     /// No data arrived within the idle timeout.
@@ -139,6 +141,10 @@ impl ProviderFailure {
             Self::Connect => (
                 Unavailable,
                 "the model's provider can't be reached: check `url` and the network",
+            ),
+            Self::Certificate => (
+                Unavailable,
+                "the certificate of the model's provider isn't trusted here, is for another host, or has expired: name its authority in `ca`, and check `url`",
             ),
             Self::Disconnected => (
                 Unavailable,
