@@ -1,14 +1,15 @@
 //! Arguments that several commands have.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use callboard_rpc::is_loopback_host;
+use callboard_rpc::{ClientTls, is_loopback_host};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use secrecy::SecretString;
 use url::Url;
 
 use super::CommandError;
-use crate::config::SECONDS_PER_DAY;
+use crate::config::{SECONDS_PER_DAY, client_tls};
 
 /// Parses a duration: a whole number and `s`, `m`, `h` or `d` (seconds, minutes, hours, days).
 ///
@@ -61,9 +62,35 @@ pub(super) struct CredentialArguments {
     /// CALLBOARD_KEY is sent, to this machine only.
     #[arg(long, value_name = "NAME")]
     bearer_env: Option<String>,
+    #[command(flatten)]
+    authorities: AuthorityArguments,
+}
+
+/// Authorities of the server's certificate.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct AuthorityArguments {
+    /// PEM file with the authorities of the server's certificate, in place of the public ones.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl AuthorityArguments {
+    /// Returns the TLS settings of a client.
+    ///
+    /// # Errors
+    /// Usage error if the file of `--ca` can't be used.
+    pub(super) fn client_tls(&self) -> Result<ClientTls, CommandError> {
+        client_tls(self.ca.as_deref())
+            .map_err(|why| CommandError::usage(format_args!("--ca: {why}")))
+    }
 }
 
 impl CredentialArguments {
+    /// Returns the TLS settings of a client, see [`AuthorityArguments::client_tls`].
+    pub(super) fn client_tls(&self) -> Result<ClientTls, CommandError> {
+        self.authorities.client_tls()
+    }
+
     /// Adds each header to `options`.
     pub(super) fn add_headers<O, E>(
         &self,
@@ -121,7 +148,7 @@ impl CredentialArguments {
 mod tests {
     use std::time::Duration;
 
-    use super::{CredentialArguments, parse_span};
+    use super::{AuthorityArguments, CredentialArguments, parse_span};
 
     /// Goal: a span is read exactly, or refused. Method: rows.
     #[test]
@@ -152,6 +179,7 @@ mod tests {
             let arguments = CredentialArguments {
                 headers: header.into_iter().map(str::to_owned).collect(),
                 bearer_env: None,
+                authorities: AuthorityArguments::default(),
             };
             arguments.sends_default_key(&url.parse().unwrap())
         };

@@ -15,6 +15,8 @@ use super::listener::{
 };
 use super::listener_auth::AuthDeclaration;
 use super::problem::{ProblemCollector, check_key_file, percent_error};
+use super::secret::check_secret;
+use super::tls::check_ca_file;
 use super::tree::ConfigTree;
 use super::{
     DeclaredNames, ParsedDeclaration, ParsedSections, PolicyDeclaration, RoutingDeclaration,
@@ -479,11 +481,22 @@ pub(super) fn check_machine(sections: &ParsedSections, problems: &mut ProblemCol
         for file in auth.flat_map(AuthDeclaration::key_files) {
             check_key_file(Some(file), entry.tree.span_of("auth"), problems);
         }
+        if let Some(tls) = &entry.value.tls {
+            tls.check_machine(&entry.tree, problems);
+        }
         check_key_file(
             entry.value.signing_key.as_deref(),
             entry.tree.span_of("signing_key"),
             problems,
         );
+    }
+    for entry in &sections.clinics {
+        entry
+            .value
+            .bearer_env
+            .iter()
+            .for_each(|name| check_secret(name, entry.tree.span_of("bearer_env"), problems));
+        check_ca_file(entry.value.ca.as_deref(), &entry.tree, problems);
     }
     for ParsedDeclaration { value, tree, .. } in &sections.tables {
         value.check_machine(tree, problems);

@@ -12,6 +12,7 @@ use url::Host;
 
 use super::address::{NetworkRange, WebUrl};
 use super::listener_auth::AuthDeclaration;
+use super::tls::ListenerTlsDeclaration;
 use super::tree::ConfigTree;
 
 /// A socket in front of agents (`[[listener]]`).
@@ -39,6 +40,12 @@ pub struct ListenerDeclaration {
     /// Access tokens of authorization servers. If set, every request needs one of them, or one of
     /// `keys`.
     pub auth: Option<AuthDeclaration>,
+    /// TLS. Without it the listener speaks plain HTTP.
+    pub tls: Option<ListenerTlsDeclaration>,
+    /// Networks of the reverse proxies whose `X-Forwarded-For` names the client. Of others the
+    /// header is ignored.
+    #[serde(default)]
+    pub trusted_proxies: Vec<NetworkRange>,
     /// Accepted `Host` names, in addition to this machine's own.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -140,6 +147,8 @@ impl ListenerDeclaration {
             anonymous: None,
             keys: None,
             auth: None,
+            tls: None,
+            trusted_proxies: Vec::new(),
             hosts: Vec::new(),
             origins: Vec::new(),
             compat: Vec::new(),
@@ -173,6 +182,12 @@ impl ListenerDeclaration {
             ListenerProtocol::Mcp if self.is_bare() => ServedProtocol::Bare,
             ListenerProtocol::Mcp => ServedProtocol::Mcp,
         }
+    }
+
+    /// Returns the URL of the listener at this address, without a path.
+    pub(crate) fn base_url(&self, address: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{address}")
     }
 
     /// Returns the share of a principal in what the listener's clients share, in percent.
@@ -307,7 +322,8 @@ impl ListenerDeclaration {
         if self.agent.is_none() {
             wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
         }
-        let why = "`agents`, `keys`, `auth`, `hosts`, `origins`, `principal_share_percent` and other `compat` are for the dialect \"mcp\"";
+        let why = "`agents`, `keys`, `auth`, `trusted_proxies`, `hosts`, `origins`, `principal_share_percent` and other `compat` are \
+                   for the dialect \"mcp\"";
         let has_other = self
             .compat
             .iter()
@@ -357,7 +373,10 @@ impl ListenerDeclaration {
 
     /// Whether the listener may be reached through a proxy: one of [`PROXY_KEYS`] is set.
     pub(crate) fn is_behind_proxy(&self) -> bool {
-        self.public_url.is_some() || !self.hosts.is_empty() || self.grpc_target.is_some()
+        self.public_url.is_some()
+            || !self.hosts.is_empty()
+            || self.grpc_target.is_some()
+            || !self.trusted_proxies.is_empty()
     }
 
     /// Whether anonymous clients may list anonymous tasks. Default: only guests of a listener on
@@ -445,6 +464,12 @@ impl ListenerDeclaration {
                 "this callboard speaks no gRPC: build it with `--features grpc`",
             ));
         }
+        if self.tls.is_some() {
+            wrong.push((
+                "grpc_bind",
+                "gRPC has no TLS here: leave `tls` out and put a proxy with TLS in front, or leave `grpc_bind` out",
+            ));
+        }
         match &self.grpc_target {
             None if bind.ip().is_unspecified() => {
                 wrong.push((
@@ -484,14 +509,18 @@ impl ListenerDeclaration {
         if let Some(auth) = &mut self.auth {
             auth.resolve_paths(folder);
         }
+        if let Some(tls) = &mut self.tls {
+            tls.resolve_paths(folder);
+        }
     }
 }
 
 /// Keys that are invalid in the bare dialect.
-const KEYS_NOT_BARE: [&str; 6] = [
+const KEYS_NOT_BARE: [&str; 7] = [
     "agents",
     "keys",
     "auth",
+    "trusted_proxies",
     "hosts",
     "origins",
     "principal_share_percent",
@@ -513,7 +542,7 @@ const A2A_KEYS: [&str; 11] = [
     "icon_url",
 ];
 /// Keys that declare a proxy in front of the listener.
-const PROXY_KEYS: [&str; 3] = ["public_url", "hosts", "grpc_target"];
+const PROXY_KEYS: [&str; 4] = ["public_url", "hosts", "grpc_target", "trusted_proxies"];
 const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come through a proxy, and their senders would be the operator: \
                                      write `keys` in place of `anonymous = \"operator\"`";
 /// Reason why a listener without authentication isn't opened beyond this machine, with the remedies.

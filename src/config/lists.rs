@@ -124,9 +124,13 @@ fn read_listeners(
 
 fn read_clinics(
     trees: Vec<ConfigTree>,
-    _: &Path,
+    folder: &Path,
     sections: &mut ParsedSections,
     problems: &mut ProblemCollector<'_>,
 ) {
     sections.clinics = decode_entries(trees, "[[clinic]]", Severity::Error, problems);
+    for clinic in &mut sections.clinics {
+        let ca = &mut clinic.value.ca;
+        *ca = ca.take().map(|file| folder.join(file));
+    }
 }

@@ -18,9 +18,11 @@ mod magictunnel;
 mod problem;
 mod read;
 mod renamed;
+mod secret;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
@@ -68,11 +70,14 @@ pub use listener_auth::{
 };
 pub(crate) use problem::closest_name;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
+pub(crate) use secret::read_secret;
 use sections::SectionDeclaration;
 pub use sections::{
     AuditScope, ClinicsDeclaration, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration,
     StoreDeclaration,
 };
+pub use tls::ListenerTlsDeclaration;
+pub(crate) use tls::client_tls;
 
 pub(crate) const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 

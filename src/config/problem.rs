@@ -329,17 +329,6 @@ pub(super) fn describe_found(found: &de::Unexpected<'_>) -> &'static str {
     }
 }
 
-/// Reports an error unless the environment variable is set.
-pub(super) fn check_variable(
-    name: &str,
-    span: Option<Range<usize>>,
-    problems: &mut ProblemCollector<'_>,
-) {
-    if std::env::var_os(name).is_none() {
-        problems.error(span, format!("there is no {}", variable_for_message(name)));
-    }
-}
-
 /// Returns the path of a program found in `PATH`.
 pub(super) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

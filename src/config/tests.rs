@@ -7,6 +7,7 @@ mod mail;
 mod mutations;
 mod orchestrator;
 mod renamed;
+mod tls;
 
 use std::path::Path;
 

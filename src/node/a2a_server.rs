@@ -26,10 +26,11 @@ impl ProtocolServer for A2aProtocol {
     const NAMED_PATH: &'static str = a2a::NAMED_AGENT_PATH;
 
     fn validate(listener: &ListenerDeclaration) -> Result<(), NodeError> {
-        let base = format!("http://{}", listener.bind);
         a2a_options(
             listener,
-            base.parse()
+            listener
+                .base_url(listener.bind)
+                .parse()
                 .map_err(|_| listener_error(listener, "its address can't be in a URL"))?,
             &IssuerRegistry::default(),
         )
@@ -133,7 +134,7 @@ fn description(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> String {
 fn base_url(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> Result<Url, NodeError> {
     let public = match &place.listener.public_url {
         Some(declared) => declared.url().as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{}", place.address),
+        None => place.listener.base_url(place.address),
     };
     let base = match who {
         ServedAgents::All(..) => public,

@@ -15,6 +15,7 @@ use callboard_mcp::inbound::{
     self, CompatOptions, InboundOptions, McpServer, McpServerOptions, McpTaskStore,
 };
 use callboard_rpc::IssuerRegistry;
+use callboard_rpc::serve::tls::ListenerTls;
 use callboard_rpc::serve::{BoundServer, ListenOptions, ServerRegistry};
 use callboard_runtime::AgentRef;
 use futures::future::join_all;
@@ -56,6 +57,8 @@ pub(super) struct OpenListener {
     addresses: Vec<AgentAddress>,
     /// Descriptions of the MCP servers: that of all agents, and that of each.
     descriptions: Vec<McpDescription>,
+    /// URL of its address, without a path.
+    base_url: String,
     /// Declared public URL.
     public_url: Option<String>,
 }
@@ -86,9 +89,7 @@ impl OpenListener {
             .iter()
             .find(|listening| listening.agent == id)?;
         let url = match &self.public_url {
-            Some(public) => listening
-                .url
-                .replacen(&format!("http://{address}"), public, 1),
+            Some(public) => listening.url.replacen(&self.base_url, public, 1),
             None => listening.url.clone(),
         };
         Some((url, address.ip().is_loopback()))
@@ -168,10 +169,22 @@ impl OpenListener {
 
 impl Node {
     /// Returns a listener's options, with one thread per core, at most [`LISTENER_WORKERS_MAX`]:
-    /// the accepting thread handles a call up to the request to an upstream.
-    fn listen_options(&self, listener: &ListenerDeclaration) -> ListenOptions {
+    /// the accepting thread handles a call up to the request to an upstream. Reads the certificate
+    /// files.
+    fn listen_options(&self, listener: &ListenerDeclaration) -> Result<ListenOptions, NodeError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        ListenOptions {
+        let tls = listener
+            .tls
+            .as_ref()
+            .map(|tls| ListenerTls::open(tls.files()))
+            .transpose()?;
+        Ok(ListenOptions {
+            tls,
+            trusted_proxies: listener
+                .trusted_proxies
+                .iter()
+                .map(|range| range.network())
+                .collect(),
             workers: cores.min(LISTENER_WORKERS_MAX),
             address_connections_max: listener.address_connections_max.map(NonZeroUsize::get),
             auth_failures: self.auth_failures.clone(),
@@ -179,7 +192,7 @@ impl Node {
             token_resource: token_verifier(listener, &self.issuers)
                 .map(|tokens| Arc::new(tokens.resource().clone())),
             ..ListenOptions::default()
-        }
+        })
     }
 
     /// Opens the listener declared at index `at`.
@@ -238,6 +251,9 @@ impl Node {
         if listener.lacks_authentication() {
             return Err(listener_error(listener, UNAUTHENTICATED_MESSAGE));
         }
+        if let Some(tls) = &listener.tls {
+            tls.files().check()?;
+        }
         match listener.served_protocol() {
             ServedProtocol::A2a => A2aProtocol::validate(listener),
             ServedProtocol::Mcp | ServedProtocol::Bare => McpProtocol::validate(listener),
@@ -270,6 +286,7 @@ impl Node {
     ) -> Result<OpenListener, NodeError> {
         let ListenerSockets { http: socket, grpc } = sockets;
         let kept = socket.try_clone()?;
+        let options = self.listen_options(listener)?;
         let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let place = ListenerContext {
             node: self,
@@ -279,13 +296,13 @@ impl Node {
             grpc: at_grpc,
         };
         let (serving, behind) = match listener.served_protocol() {
-            ServedProtocol::Bare => self.serve_bare(socket, listener)?,
-            ServedProtocol::Mail => self.serve_mail(socket, listener)?,
+            ServedProtocol::Bare => self.serve_bare(socket, listener, &options)?,
+            ServedProtocol::Mail => self.serve_mail(socket, listener, &options)?,
             ServedProtocol::Mcp => {
                 let front = ListenerServers::<McpProtocol>::open(&place)?;
                 let (all, named) = front.clone_servers();
                 (
-                    inbound::serve_named(socket, vec![all], named, &self.listen_options(listener))?,
+                    inbound::serve_named(socket, vec![all], named, &options)?,
                     ServerKind::Mcp(front),
                 )
             }
@@ -295,7 +312,7 @@ impl Node {
                 let inboxes = self.agents.inboxes().clone();
                 let more = move |config: &mut ServiceConfig| inboxes.configure(config);
                 (
-                    a2a::serve_with(socket, all, named, &self.listen_options(listener), more)?,
+                    a2a::serve_with(socket, all, named, &options, more)?,
                     ServerKind::A2a(front),
                 )
             }
@@ -305,7 +322,7 @@ impl Node {
                 bind,
                 socket,
                 front.clone_servers(),
-                &self.listen_options(listener),
+                &options,
             )?),
             _ => None,
         };
@@ -324,6 +341,7 @@ impl Node {
             server: behind,
             grpc,
             addresses,
+            base_url: listener.base_url(serving.address),
             descriptions: mcp_descriptions(topology, listener),
             public_url: public,
         })
@@ -386,13 +404,14 @@ impl Node {
         &self,
         socket: TcpListener,
         listener: &ListenerDeclaration,
+        options: &ListenOptions,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
         let server = MailServer::new(
             self.single_agent(listener)?,
             mail_options(listener, &self.issuers)?,
         );
         Ok((
-            callboard_mail::inbound::serve(socket, server.clone(), &self.listen_options(listener))?,
+            callboard_mail::inbound::serve(socket, server.clone(), options)?,
             ServerKind::Mail(server),
         ))
     }
@@ -401,6 +420,7 @@ impl Node {
         &self,
         socket: TcpListener,
         listener: &ListenerDeclaration,
+        options: &ListenOptions,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
         let server = McpServer::new(
             self.single_agent(listener)?,
@@ -411,7 +431,7 @@ impl Node {
                 socket,
                 vec![server.clone()],
                 ServerRegistry::default(),
-                &self.listen_options(listener),
+                options,
             )?,
             ServerKind::Bare(server),
         ))
@@ -496,18 +516,19 @@ fn server_addresses(
     grpc: Option<&GrpcListener>,
     listener: &ListenerDeclaration,
 ) -> Vec<AgentAddress> {
+    let base_url = listener.base_url(address);
     let alone = |path: &str| {
         let agent = listener.agent.clone().unwrap_or_default();
         vec![AgentAddress {
             agent,
-            url: format!("http://{address}{path}"),
+            url: format!("{base_url}{path}"),
         }]
     };
     let mut all = match behind {
         ServerKind::Bare(_) => alone(inbound::PATH_DEFAULT),
         ServerKind::Mail(_) => alone(""),
-        ServerKind::Mcp(front) => front.addresses(address),
-        ServerKind::A2a(front) => front.addresses(address),
+        ServerKind::Mcp(front) => front.addresses(&base_url),
+        ServerKind::A2a(front) => front.addresses(&base_url),
     };
     let who = all
         .first()

@@ -153,10 +153,11 @@ impl<S: ProtocolServer> ListenerServers<S> {
         self.bundle.clone()
     }
 
-    pub(super) fn addresses(&self, address: SocketAddr) -> Vec<AgentAddress> {
+    /// Returns the addresses of the servers, below the listener's base URL.
+    pub(super) fn addresses(&self, base_url: &str) -> Vec<AgentAddress> {
         let at = |agent: &str, path: &str| AgentAddress {
             agent: agent.to_owned(),
-            url: format!("http://{address}{path}"),
+            url: format!("{base_url}{path}"),
         };
         let each = self
             .members

@@ -20,7 +20,7 @@ use agent_set::AgentSet;
 use callboard_gateway::aggregate::AggregateError;
 use callboard_gateway::question_router::QuestionRouterError;
 use callboard_mcp::inbound::ServeError;
-use callboard_rpc::{AuthFailures, BufferBudget, IssuerRegistry, KeyError};
+use callboard_rpc::{AuthFailures, BufferBudget, IssuerRegistry, KeyError, TlsFileError};
 use callboard_runtime::{
     AgentRef, NameTakenError, PRINCIPAL_SHARE_PERCENT_DEFAULT, Store, StoreAlreadySet, System,
     TaskRunner, TaskRunnerHandle, TaskRunnerOptions,
@@ -366,6 +366,9 @@ pub enum NodeError {
     /// The key file is missing or invalid.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// A certificate or key file of a listener can't be used.
+    #[error("section [listener.tls]: {0}")]
+    Tls(#[from] TlsFileError),
     /// The store can't be opened.
     #[error("store: {}", error_with_sources(.0))]
     Store(#[from] StoreError),
@@ -413,7 +416,7 @@ impl NodeError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Serve(ServeError::UnauthenticatedListener { .. }) => true,
-            Self::Config(_) | Self::Keys(_) | Self::Bundle(_) => true,
+            Self::Config(_) | Self::Keys(_) | Self::Tls(_) | Self::Bundle(_) => true,
             Self::Agent(error) => error.is_usage(),
             Self::NoOrchestrator { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),

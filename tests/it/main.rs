@@ -10,6 +10,9 @@ mod played;
 #[path = "../kit/issuer.rs"]
 #[expect(dead_code, reason = "the tests of JSON-RPC need more of it")]
 mod issuer;
+// Authorities, and certificates that they issue.
+#[path = "../kit/certificates.rs"]
+mod certificates;
 // Names of a type in JSON.
 #[path = "../kit/shape.rs"]
 mod shape;
@@ -114,5 +117,7 @@ mod serve_life;
 mod serve_wire;
 // The repository keeps its own rules: arrows between crates, one crate on actix, short files.
 mod tidy;
+// TLS of listeners and clients, from a topology.
+mod tls;
 // Topology files: what they come to.
 mod topology;

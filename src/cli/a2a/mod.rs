@@ -187,6 +187,7 @@ impl PeerArguments {
             })?;
         let mut options = RemoteOptions {
             call_timeout: Duration::from_secs(self.timeout),
+            tls: self.credentials.client_tls()?,
             ..RemoteOptions::default()
         };
         if is_loopback_host(&url) {

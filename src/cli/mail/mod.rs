@@ -17,7 +17,7 @@ use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
 
-use super::arguments::{KEY_VARIABLE, parse_span};
+use super::arguments::{AuthorityArguments, KEY_VARIABLE, parse_span};
 use super::output::{self, RowPrinter};
 use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED, wait_for_interrupt};
 use crate::config::{ServedProtocol, Topology};
@@ -75,6 +75,8 @@ struct MailArguments {
     /// Environment variable that holds your key.
     #[arg(long, value_name = "NAME", default_value = KEY_VARIABLE)]
     key_env: String,
+    #[command(flatten)]
+    authorities: AuthorityArguments,
     /// Print JSON and nothing else, one object a line.
     #[arg(long)]
     json: bool,
@@ -99,7 +101,8 @@ impl MailArguments {
                 ));
             }
         };
-        Ok(MailClient::new(self.base_url()?, key, &parse_mail_id(id)?)?)
+        let client = MailClient::new(self.base_url()?, key, &parse_mail_id(id)?)?;
+        Ok(client.with_tls(self.authorities.client_tls()?)?)
     }
 
     fn base_url(&self) -> Result<Url, CommandError> {
@@ -118,7 +121,8 @@ impl MailArguments {
                         "the topology has no listener with `protocol = \"mail\"`: add one, or give --url URL",
                     )
                 };
-                let bind = listener.ok_or_else(missing)?.bind;
+                let listener = listener.ok_or_else(missing)?;
+                let bind = listener.bind;
                 if more.is_some() || bind.port() == 0 {
                     return Err(CommandError::usage(
                         "the topology has several mail listeners, or one without a fixed port: add --url URL",
@@ -129,7 +133,7 @@ impl MailArguments {
                 } else {
                     bind.ip()
                 };
-                format!("http://{}", SocketAddr::new(ip, bind.port()))
+                listener.base_url(SocketAddr::new(ip, bind.port()))
             }
         };
         Ok(Url::parse(&written).map_err(|_| MailClientError::InvalidAddress)?)

@@ -273,6 +273,7 @@ async fn run_with_server<T>(
         only_caller,
         connect_timeout: Duration::from_secs(arguments.connect_timeout),
         call_timeout: within,
+        tls: arguments.credentials.client_tls()?,
         ..McpClientOptions::default()
     };
     let mut options = arguments

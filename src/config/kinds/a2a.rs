@@ -30,11 +30,13 @@ use url::Url;
 
 use super::{
     AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration,
-    report_key_errors, secret_from_env, spawn_cloned,
+    report_key_errors, spawn_cloned,
 };
 use crate::config::DeclaredNames;
 use crate::config::address::{NetworkRange, WebUrl};
-use crate::config::problem::{ProblemCollector, check_key_file, check_variable};
+use crate::config::problem::{ProblemCollector, check_key_file};
+use crate::config::secret::{check_secret, read_secret};
+use crate::config::tls::{check_ca_file, client_tls};
 use crate::config::tree::ConfigTree;
 
 /// Path for push notifications of remote agents, on each A2A listener.
@@ -76,6 +78,9 @@ pub struct A2aAgentDeclaration {
     /// File with a JWK set, relative to the topology file. The card must be signed by one of its
     /// keys.
     pub trusted_keys: Option<PathBuf>,
+    /// PEM file with the authorities of the certificate of the agent's server, in place of the public
+    /// ones; relative to the topology file.
+    pub ca: Option<PathBuf>,
     /// URL of an A2A listener of this node, as seen by the agent, for push notifications of task
     /// states.
     pub push_url: Option<WebUrl>,
@@ -150,6 +155,7 @@ impl A2aAgentDeclaration {
         let url = self.url.url();
         let mut options = RemoteOptions {
             auth: self.auth()?,
+            tls: client_tls(self.ca.as_deref()).map_err(&wrong)?,
             ..RemoteOptions::default()
         };
         let networks = self.networks.iter().map(|range| range.network());
@@ -182,7 +188,7 @@ impl A2aAgentDeclaration {
 
     fn auth(&self) -> Result<RemoteAuth, StartError> {
         let variable = |name: &str| {
-            secret_from_env(name).map_err(StartError::declaration_error("agent", &self.id))
+            read_secret(name).map_err(StartError::declaration_error("agent", &self.id))
         };
         if let Some(name) = &self.bearer_env {
             return Ok(RemoteAuth::Bearer(variable(name)?));
@@ -227,7 +233,9 @@ impl AgentDeclaration for A2aAgentDeclaration {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        self.trusted_keys = self.trusted_keys.take().map(|keys| folder.join(keys));
+        for file in [&mut self.trusted_keys, &mut self.ca] {
+            *file = file.take().map(|file| folder.join(file));
+        }
     }
 
     fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
@@ -274,8 +282,9 @@ impl AgentDeclaration for A2aAgentDeclaration {
         ];
         for (path, name) in variables {
             name.into_iter()
-                .for_each(|name| check_variable(name, tree.span_at_path(path), problems));
+                .for_each(|name| check_secret(name, tree.span_at_path(path), problems));
         }
+        check_ca_file(self.ca.as_deref(), tree, problems);
         check_key_file(
             self.trusted_keys.as_deref(),
             tree.span_of("trusted_keys"),

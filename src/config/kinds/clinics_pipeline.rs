@@ -10,10 +10,12 @@ use callboard_clinics::router::{Router, RouterConfig};
 use callboard_clinics::verifier::{IdentityPolicy, Verifier};
 use callboard_guardrail::{CustomRule, Guardrail};
 use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
-use callboard_models::{LanguageModel, ModelError};
+use callboard_models::LanguageModel;
+use callboard_rpc::is_loopback_host;
 use callboard_runtime::{Agent, AgentRef, System};
+use url::Url;
 
-use crate::config::{ModelDeclaration, Topology};
+use crate::config::{ModelDeclaration, Topology, client_tls, read_secret};
 
 const WAITING_ARBITER: usize = 0;
 const COMPUTING_ARBITER: usize = 1;
@@ -30,13 +32,23 @@ pub enum PipelineError {
         /// Reason.
         source: BareClientError,
     },
+    /// A clinic's credential or `ca` can't be used.
+    #[error("clinic {id}: `{key}`: {why}")]
+    Credential {
+        /// Id of the clinic.
+        id: String,
+        /// Key of the clinic's section.
+        key: &'static str,
+        /// Reason.
+        why: String,
+    },
     /// The model of `[clinics] planner` can't be opened.
-    #[error("the planner {id}: {source}")]
+    #[error("the planner {id}: {why}")]
     Planner {
         /// Id of the model.
         id: String,
         /// Reason.
-        source: ModelError,
+        why: String,
     },
 }
 
@@ -48,9 +60,9 @@ fn open_planner_model(topology: &Topology) -> Result<Option<LanguageModel>, Pipe
     let model = planner.and_then(|id| topology.agent_of_kind::<ModelDeclaration>(id));
     model
         .map(|model| {
-            LanguageModel::open(model.config.clone()).map_err(|source| PipelineError::Planner {
+            model.open_model().map_err(|why| PipelineError::Planner {
                 id: model.id.clone(),
-                source,
+                why,
             })
         })
         .transpose()
@@ -181,11 +193,35 @@ impl PipelineAgents {
     }
 }
 
+/// Returns the options of a clinic's client, with its credential and authorities.
+///
+/// # Errors
+/// [`PipelineError::Credential`].
+fn clinic_options(clinic: &ClinicEntry) -> Result<BareClientOptions, PipelineError> {
+    let wrong = |key| {
+        let id = clinic.id.clone();
+        move |why| PipelineError::Credential { id, key, why }
+    };
+    let url = Url::parse(&clinic.url);
+    if clinic.bearer_env.is_some()
+        && url.is_ok_and(|url| url.scheme() == "http" && !is_loopback_host(&url))
+    {
+        let why = "a token is sent only over https, or to this machine: write an https URL";
+        return Err(wrong("bearer_env")(why.to_owned()));
+    }
+    let bearer = clinic.bearer_env.as_deref().map(read_secret);
+    Ok(BareClientOptions {
+        bearer: bearer.transpose().map_err(wrong("bearer_env"))?,
+        tls: client_tls(clinic.ca.as_deref()).map_err(wrong("ca"))?,
+        ..BareClientOptions::default()
+    })
+}
+
 fn connect_clinics(
     registry: &ClinicRegistry,
 ) -> Result<Vec<(String, BareMcpClient)>, PipelineError> {
     let connect = |clinic: &ClinicEntry| {
-        let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
+        let client = BareMcpClient::new(&clinic.url, clinic_options(clinic)?);
         let id = clinic.id.clone();
         match client {
             Ok(client) => Ok((id, client)),

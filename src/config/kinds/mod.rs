@@ -28,7 +28,6 @@ use callboard_rpc::KeyError;
 use callboard_runtime::{Agent, AgentId, AgentRef, QuestionRouter, System};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -296,13 +295,6 @@ fn report_key_errors<W: Display>(
     for (key, why) in wrong {
         problems.error(tree.span_of(key), format!("agent {id}: `{key}`: {why}"));
     }
-}
-
-/// Returns the secret in an environment variable, or an error that names the variable.
-fn secret_from_env(name: &str) -> Result<SecretString, String> {
-    std::env::var(name)
-        .map(SecretString::from)
-        .map_err(|_| format!("there is no environment variable {name}"))
 }
 
 /// Dependencies of a starting agent.

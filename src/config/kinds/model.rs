@@ -1,5 +1,8 @@
 //! Language models (`[[agent]] kind = "model"`) and pools of them (`kind = "models"`).
 
+use std::cell::RefCell;
+use std::path::Path;
+
 use callboard_message::DataClass;
 use callboard_models::{LanguageModel, ModelConfig, ModelPool, ModelPoolConfig, PoolMember};
 use futures::future::BoxFuture;
@@ -10,7 +13,9 @@ use super::{
 };
 use crate::config::DeclaredNames;
 use crate::config::decode::decode;
-use crate::config::problem::{ProblemCollector, variable_for_message};
+use crate::config::problem::ProblemCollector;
+use crate::config::secret::{read_secret, secret_problem};
+use crate::config::tls::check_ca_file;
 use crate::config::tree::{ConfigTree, ConfigValue};
 
 /// A language model (`[[agent]] kind = "model"`).
@@ -106,9 +111,28 @@ fn without_id<T>(
 }
 
 impl ModelDeclaration {
-    fn open_model(&self) -> Result<LanguageModel, StartError> {
-        LanguageModel::open(self.config.clone())
-            .map_err(StartError::declaration_error("model", &self.id))
+    /// Opens the model with the key at the place that `key_env` names.
+    ///
+    /// # Errors
+    /// Returns the reason why the key can't be read, or the configuration is invalid.
+    pub(crate) fn open_model(&self) -> Result<LanguageModel, String> {
+        let unread = RefCell::new(None);
+        let key = |place: &str| match read_secret(place) {
+            Ok(key) => Some(key),
+            Err(why) => {
+                unread.replace(Some(why));
+                None
+            }
+        };
+        let opened = LanguageModel::open_with(self.config.clone(), &key);
+        opened.map_err(|error| match unread.take() {
+            Some(why) => format!("failed to find the API key: {why}"),
+            None => error.to_string(),
+        })
+    }
+
+    fn start_error(&self, why: String) -> StartError {
+        StartError::declaration_error("model", &self.id)(why)
     }
 }
 
@@ -130,19 +154,16 @@ impl AgentDeclaration for ModelDeclaration {
         Reachability::Agents
     }
 
+    fn resolve_paths(&mut self, folder: &Path) {
+        self.config.resolve_paths(folder);
+    }
+
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
-        if let Some(name) = self
-            .config
-            .key_variable()
-            .filter(|name| std::env::var_os(name).is_none())
-        {
-            let message = format!(
-                "there is no {} with the key of {}",
-                variable_for_message(name),
-                self.id
-            );
+        if let Some(why) = self.config.key_variable().and_then(secret_problem) {
+            let message = format!("the key of {}: {why}", self.id);
             problems.error(tree.span_of("key_env"), message);
         }
+        check_ca_file(self.config.ca_file(), tree, problems);
     }
 
     fn start<'a>(
@@ -153,7 +174,7 @@ impl AgentDeclaration for ModelDeclaration {
             Ok(RunningAgent::new(spawn_cloned(
                 cx.system,
                 &self.id,
-                self.open_model()?,
+                self.open_model().map_err(|why| self.start_error(why))?,
             )))
         })
     }
@@ -203,7 +224,10 @@ impl AgentDeclaration for ModelPoolDeclaration {
             let member = |model: &ModelDeclaration| {
                 Ok(PoolMember::new(
                     model.id.as_str(),
-                    model.open_model()?.card(),
+                    model
+                        .open_model()
+                        .map_err(|why| model.start_error(why))?
+                        .card(),
                 ))
             };
             let members: Vec<_> = models.map(member).collect::<Result<_, StartError>>()?;

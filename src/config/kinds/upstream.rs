@@ -17,21 +17,24 @@ use callboard_mcp::outbound::{
     ChildCommand, Era, EraChoice, McpClientError, McpClientOptions, ServerDialect, ServerEndpoint,
 };
 use callboard_message::DataClass;
+use callboard_rpc::ClientTls;
 use callboard_runtime::QuestionRouter;
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::{AgentDeclaration, RunningAgent, StartContext, StartError, secret_from_env};
+use super::{AgentDeclaration, RunningAgent, StartContext, StartError};
 use crate::config::DeclaredNames;
-use crate::config::problem::{
-    ProblemCollector, check_variable, find_program, percent_error, variable_for_message,
-};
+use crate::config::problem::{ProblemCollector, find_program, percent_error, variable_for_message};
+use crate::config::secret::{check_secret, read_secret};
+use crate::config::tls::client_tls;
 use crate::config::tree::ConfigTree;
 
 /// Time in which a program must have answered `initialize` after its start. `npx` and `uvx` may download
 /// it first.
 const PROGRAM_START_TIMEOUT: Duration = Duration::from_secs(120);
+
+const TLS_PAIR_MESSAGE: &str = "write `client_certificate` and `client_key`, or neither";
 
 /// An MCP server behind the bridge (`[[upstream]]`), served as an agent with this id.
 #[derive(Debug, Clone, Deserialize)]
@@ -68,6 +71,12 @@ pub struct UpstreamDeclaration {
     /// HTTP headers whose values are in the named environment variables.
     #[serde(default)]
     pub header_env: BTreeMap<String, String>,
+    /// PEM file with the authorities of the server's certificate, in place of the public ones.
+    pub ca: Option<PathBuf>,
+    /// PEM file with the certificate that is shown to the server, followed by those of its issuers.
+    pub client_certificate: Option<PathBuf>,
+    /// PEM file with the private key of `client_certificate`.
+    pub client_key: Option<PathBuf>,
     /// Era of MCP that the server speaks.
     #[serde(default)]
     pub era: McpEraName,
@@ -335,6 +344,7 @@ impl UpstreamDeclaration {
     /// [`UpstreamError`] if a variable is missing or a header is invalid.
     pub fn client_options(&self) -> Result<McpClientOptions, UpstreamError> {
         let mut options = McpClientOptions {
+            tls: self.client_tls()?,
             era: self.era_choice(),
             expects_questions: self.supports_sampling
                 || self.supports_elicitation
@@ -359,19 +369,54 @@ impl UpstreamDeclaration {
                 .map_err(|error| self.key_error("headers", format!("{name}: {error}")))?;
         }
         for (name, variable) in &self.header_env {
-            let value =
-                secret_from_env(variable).map_err(|why| self.key_error("header_env", why))?;
+            let value = read_secret(variable).map_err(|why| self.key_error("header_env", why))?;
             let wrong =
                 |error: McpClientError| self.key_error("header_env", format!("{name}: {error}"));
             options = options.with_header(name, &value).map_err(wrong)?;
         }
         if let Some(variable) = &self.bearer_env {
-            let token =
-                secret_from_env(variable).map_err(|why| self.key_error("bearer_env", why))?;
+            let token = read_secret(variable).map_err(|why| self.key_error("bearer_env", why))?;
             let wrong = |error: AuthError| self.key_error("bearer_env", error);
             options.authorizer = Some(Arc::new(StaticBearer::new(&token).map_err(wrong)?));
         }
         Ok(options)
+    }
+
+    fn client_tls(&self) -> Result<ClientTls, UpstreamError> {
+        let tls = client_tls(self.ca.as_deref()).map_err(|why| self.key_error("ca", why))?;
+        match (&self.client_certificate, &self.client_key) {
+            (Some(certificate), Some(key)) => tls
+                .with_certificate(certificate, key)
+                .map_err(|error| self.key_error("client_certificate", error)),
+            (None, None) => Ok(tls),
+            (Some(_), None) => Err(self.key_error("client_certificate", TLS_PAIR_MESSAGE)),
+            (None, Some(_)) => Err(self.key_error("client_key", TLS_PAIR_MESSAGE)),
+        }
+    }
+
+    /// Reports keys for TLS without one another, or with a URL without TLS.
+    fn check_tls(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        let is_plain = self
+            .url
+            .as_ref()
+            .is_some_and(|url| url.starts_with("http:") || url.starts_with("ws:"));
+        let for_tls = ["ca", "client_certificate", "client_key"];
+        for key in for_tls
+            .into_iter()
+            .filter(|key| is_plain && tree.get(key).is_some())
+        {
+            let why = "is for an https or wss URL: over this one everything is sent in the open";
+            problems.error(tree.key_span(key), format!("`{key}` {why}"));
+        }
+        let alone = match (&self.client_certificate, &self.client_key) {
+            (Some(_), None) => "client_certificate",
+            (None, Some(_)) => "client_key",
+            _ => return,
+        };
+        problems.error(
+            tree.key_span(alone),
+            format!("`{alone}`: {TLS_PAIR_MESSAGE}"),
+        );
     }
 
     /// Returns the era of MCP to speak.
@@ -434,6 +479,13 @@ impl AgentDeclaration for UpstreamDeclaration {
             .working_directory
             .take()
             .map(|directory| absolute(&folder.join(directory)));
+        for file in [
+            &mut self.ca,
+            &mut self.client_certificate,
+            &mut self.client_key,
+        ] {
+            *file = file.take().map(|file| folder.join(file));
+        }
     }
 
     fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
@@ -442,9 +494,18 @@ impl AgentDeclaration for UpstreamDeclaration {
         {
             problems.error(Some(span), format!("upstream {}: {}", self.id, error.why));
         }
+        self.check_tls(tree, problems);
         let is_child = !self.command.is_empty();
         let for_programs = ["env_passthrough", "env", "working_directory"].map(|key| (key, true));
-        let for_urls = ["bearer_env", "headers", "header_env"].map(|key| (key, false));
+        let for_urls = [
+            "bearer_env",
+            "headers",
+            "header_env",
+            "ca",
+            "client_certificate",
+            "client_key",
+        ]
+        .map(|key| (key, false));
         for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
             if tree.get(key).is_some()
                 && is_child != wants_child
@@ -509,11 +570,20 @@ impl AgentDeclaration for UpstreamDeclaration {
     }
 
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        // One without the other was reported before.
+        if self.client_certificate.is_some() == self.client_key.is_some()
+            && let Err(error) = self.client_tls()
+        {
+            problems.error(
+                tree.span_of(error.key),
+                format!("`{}`: {}", error.key, error.why),
+            );
+        }
         self.bearer_env
             .iter()
-            .for_each(|name| check_variable(name, tree.span_of("bearer_env"), problems));
+            .for_each(|name| check_secret(name, tree.span_of("bearer_env"), problems));
         for (header, name) in &self.header_env {
-            check_variable(name, tree.span_at_path(&["header_env", header]), problems);
+            check_secret(name, tree.span_at_path(&["header_env", header]), problems);
         }
         for (at, name) in self
             .env_passthrough

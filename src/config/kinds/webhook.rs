@@ -1,5 +1,7 @@
 //! Mail delivery to webhooks (`[[agent]] kind = "webhook"`).
 
+use std::path::{Path, PathBuf};
+
 use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
 use callboard_message::DataClass;
 use callboard_message::mail::DeliveryMethod;
@@ -9,11 +11,13 @@ use serde::Deserialize;
 
 use super::{
     AgentDeclaration, Reachability, RunningAgent, StartContext, StartError, decode_declaration,
-    report_key_errors, secret_from_env,
+    report_key_errors,
 };
 use crate::config::DeclaredNames;
 use crate::config::address::{NetworkRange, WebUrl};
-use crate::config::problem::{ProblemCollector, check_variable};
+use crate::config::problem::ProblemCollector;
+use crate::config::secret::{check_secret, read_secret};
+use crate::config::tls::{check_ca_file, client_tls};
 use crate::config::tree::ConfigTree;
 
 /// A remote program that receives its mail by HTTP POST.
@@ -29,6 +33,9 @@ pub struct WebhookDeclaration {
     /// Networks in which the URL may be, in addition to the public internet.
     #[serde(default)]
     pub allow: Vec<NetworkRange>,
+    /// PEM file with the authorities of the receiver's certificate, in place of the public ones;
+    /// relative to the topology file.
+    pub ca: Option<PathBuf>,
 }
 
 pub(super) fn read(
@@ -76,6 +83,10 @@ impl AgentDeclaration for WebhookDeclaration {
         Reachability::Mail
     }
 
+    fn resolve_paths(&mut self, folder: &Path) {
+        self.ca = self.ca.take().map(|file| folder.join(file));
+    }
+
     fn mail_delivery(&self) -> DeliveryMethod {
         DeliveryMethod::Webhook
     }
@@ -98,7 +109,8 @@ impl AgentDeclaration for WebhookDeclaration {
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         self.secret_env
             .iter()
-            .for_each(|name| check_variable(name, tree.span_of("secret_env"), problems));
+            .for_each(|name| check_secret(name, tree.span_of("secret_env"), problems));
+        check_ca_file(self.ca.as_deref(), tree, problems);
     }
 
     fn start<'a>(
@@ -110,11 +122,12 @@ impl AgentDeclaration for WebhookDeclaration {
             let secret = self
                 .secret_env
                 .as_deref()
-                .map(secret_from_env)
+                .map(read_secret)
                 .transpose()
                 .map_err(&wrong)?;
             let options = WebhookOptions {
                 secret,
+                tls: client_tls(self.ca.as_deref()).map_err(&wrong)?,
                 allowed_networks: self.allow.iter().map(|range| range.network()).collect(),
                 ..WebhookOptions::new(self.url.url().clone())
             };

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX};
-use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
-use crate::config::problem::{ProblemCollector, check_variable};
+use crate::config::problem::ProblemCollector;
+use crate::config::secret::{check_secret, read_secret};
 use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, SECONDS_PER_DAY};
 
@@ -115,11 +115,11 @@ impl StoreDeclaration {
         name: &str,
         state: &Path,
     ) -> Result<Option<StoreOptions>, StoreError> {
-        let password = self
-            .password_env
-            .as_deref()
-            .and_then(|name| std::env::var(name).ok())
-            .map(SecretString::from);
+        let password = self.password_env.as_deref().and_then(|place| {
+            let read = read_secret(place);
+            read.inspect_err(|why| tracing::error!(why, "the store gets no password"))
+                .ok()
+        });
         let options = match self.url.as_deref() {
             Some(IN_MEMORY_URL) => return Ok(None),
             Some(url) => StoreOptions::parse(url, state, password)?,
@@ -234,7 +234,7 @@ impl SectionDeclaration for StoreDeclaration {
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         self.password_env
             .iter()
-            .for_each(|name| check_variable(name, tree.span_of("password_env"), problems));
+            .for_each(|name| check_secret(name, tree.span_of("password_env"), problems));
         // The probe file has no name, so nothing remains. A missing folder is created in its
         // nearest existing parent.
         let there = self

@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use callboard_message::text::{fold, normalize};
 use serde::Deserialize;
@@ -24,6 +25,13 @@ pub struct ClinicEntry {
     /// call. Plans never contain it.
     #[serde(default)]
     pub url: String,
+    /// Environment variable with a bearer token for the clinic's URL; the token is sent nowhere
+    /// else.
+    #[serde(default)]
+    pub bearer_env: Option<String>,
+    /// PEM file with the authorities of the clinic's certificate, in place of the public ones.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
     /// Conditions that the clinic treats, in any language.
     #[serde(default)]
     pub conditions: Vec<String>,

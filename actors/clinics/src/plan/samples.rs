@@ -7,6 +7,8 @@ pub(crate) fn clinic_entry(id: &str, specialty: &str, prefix: &str) -> ClinicEnt
         id: id.into(),
         specialty: specialty.into(),
         url: String::new(),
+        bearer_env: None,
+        ca: None,
         conditions: Vec::new(),
         synonyms: Vec::new(),
         id_prefix: prefix.into(),
