@@ -13,7 +13,6 @@ use super::kinds::{AgentDeclaration, MailroomDeclaration, Reachability};
 use super::listener::{
     AnonymousAccess, ListenerDeclaration, ServedProtocol, addresses_conflict, is_path_segment,
 };
-use super::listener_auth::AuthDeclaration;
 use super::problem::{ProblemCollector, check_key_file, percent_error};
 use super::secret::check_secret;
 use super::tls::check_ca_file;
@@ -477,9 +476,8 @@ pub(super) fn check_machine(sections: &ParsedSections, problems: &mut ProblemCol
             let message = format!("there is no key file {}", keys.display());
             problems.error_with(entry.tree.span_of("keys"), message, Some(help));
         }
-        let auth = entry.value.auth.iter();
-        for file in auth.flat_map(AuthDeclaration::key_files) {
-            check_key_file(Some(file), entry.tree.span_of("auth"), problems);
+        if let Some(auth) = &entry.value.auth {
+            auth.check_machine(&entry.tree, problems);
         }
         if let Some(tls) = &entry.value.tls {
             tls.check_machine(&entry.tree, problems);

@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::address::{NetworkRange, WebUrl};
+use super::problem::{ProblemCollector, check_key_file};
+use super::tls::client_tls;
+use super::tree::ConfigTree;
 
 /// Maximum length of an issuer's short name, in bytes.
 const ISSUER_NAME_BYTES_MAX: usize = 32;
@@ -44,6 +47,9 @@ pub struct IssuerDeclaration {
     /// Networks in which its metadata and keys may be, in addition to the public internet.
     #[serde(default)]
     pub networks: Vec<NetworkRange>,
+    /// PEM file with the authorities of its server's certificate, relative to the topology file.
+    /// Default: the public ones.
+    pub ca: Option<PathBuf>,
     /// Claims that become the principal.
     #[serde(default)]
     pub claims: ClaimsDeclaration,
@@ -118,6 +124,9 @@ impl AuthDeclaration {
             if let Some(KeySetPlace::File(path)) = &mut issuer.jwks {
                 *path = folder.join(&*path);
             }
+            if let Some(path) = &mut issuer.ca {
+                *path = folder.join(&*path);
+            }
         }
     }
 
@@ -165,12 +174,18 @@ impl AuthDeclaration {
         self.resource.as_ref().map(|url| url.url().clone())
     }
 
-    /// Returns the files with keys.
-    pub(super) fn key_files(&self) -> impl Iterator<Item = &Path> {
-        self.issuer.iter().filter_map(|issuer| match &issuer.jwks {
-            Some(KeySetPlace::File(path)) => Some(path.as_path()),
-            _ => None,
-        })
+    /// Reports files that this machine lacks, or that can't be used. `tree` is the listener's table.
+    pub(super) fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        let span = tree.span_of("auth");
+        for issuer in &self.issuer {
+            if let Some(KeySetPlace::File(path)) = &issuer.jwks {
+                check_key_file(Some(path), span.clone(), problems);
+            }
+            if let Err(why) = client_tls(issuer.ca.as_deref()) {
+                let message = format!("`auth`: the issuer {:?}: `ca`: {why}", issuer.name);
+                problems.error(span.clone(), message);
+            }
+        }
     }
 }
 
@@ -223,6 +238,7 @@ impl IssuerDeclaration {
                 Some(KeySetPlace::File(path)) => KeySource::File(path.clone()),
                 None => KeySource::Metadata(self.issuer.clone()),
             },
+            ca: self.ca.clone(),
             networks: self.networks.iter().map(|range| range.network()).collect(),
             algorithms,
             scopes_required: self.scopes_required.clone(),

@@ -4,7 +4,7 @@ use derive_more::Debug;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use url::Url;
 
 use super::jwk::{ISSUER_DOCUMENT_BYTES_MAX, JwkSet, JwsAlgorithm, parse_document};
 use crate::egress::{EgressError, EgressPolicy, IpNetwork, is_loopback_host};
+use crate::{CertificateFault, ClientTls, TlsFileError};
 
 /// Place of an issuer's keys.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,10 +71,14 @@ impl Default for IssuerKeyTimes {
 }
 
 /// Reason why keys couldn't be fetched.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 enum KeyFetchError {
     #[error(transparent)]
     Egress(#[from] EgressError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateFault),
+    #[error("the authorities of its certificate: {0}")]
+    Authorities(#[from] TlsFileError),
     #[error("the server could not be reached, or did not answer in time")]
     Unreachable,
     #[error("the server answered with status {0}, expected 200")]
@@ -100,6 +105,8 @@ pub(super) struct IssuerKeys {
     networks: Vec<IpNetwork>,
     #[debug(skip)]
     egress: EgressPolicy,
+    /// File with the authorities of the server's certificate. It is read at each fetch.
+    ca: Option<PathBuf>,
     times: IssuerKeyTimes,
     #[debug(skip)]
     cached: Mutex<CachedKeys>,
@@ -125,7 +132,12 @@ pub(super) struct VersionedKeys {
 }
 
 impl IssuerKeys {
-    fn new(source: KeySource, networks: &[IpNetwork], times: IssuerKeyTimes) -> Self {
+    fn new(
+        source: KeySource,
+        networks: &[IpNetwork],
+        ca: Option<&Path>,
+        times: IssuerKeyTimes,
+    ) -> Self {
         let named = match &source {
             KeySource::Metadata(issuer) => Url::parse(issuer).ok(),
             KeySource::Url(url) => Some(url.clone()),
@@ -143,6 +155,7 @@ impl IssuerKeys {
             source,
             networks: networks.to_vec(),
             egress,
+            ca: ca.map(Path::to_owned),
             times,
             cached: Mutex::default(),
             fetches: watch::Sender::new(0),
@@ -233,8 +246,13 @@ impl IssuerKeys {
     }
 
     fn http_client(&self) -> Result<Client, KeyFetchError> {
-        let builder = self.egress.http_client_builder();
-        let built = builder.redirect(Policy::none()).build();
+        let tls = match &self.ca {
+            Some(file) => ClientTls::default().with_ca(file)?,
+            None => ClientTls::default(),
+        };
+        let config = tls.config().map_err(|_| KeyFetchError::Unreachable)?;
+        let builder = self.egress.http_client_builder().redirect(Policy::none());
+        let built = builder.use_preconfigured_tls(config).build();
         built.map_err(|_| KeyFetchError::Unreachable)
     }
 
@@ -269,8 +287,11 @@ impl IssuerKeys {
     async fn get(&self, client: &Client, url: &Url) -> Result<Vec<u8>, KeyFetchError> {
         self.egress.check_url(url)?;
         let failed = |error: reqwest::Error| {
-            EgressError::find_in_causes(&error)
-                .map_or(KeyFetchError::Unreachable, KeyFetchError::Egress)
+            if let Some(egress) = EgressError::find_in_causes(&error) {
+                return KeyFetchError::Egress(egress);
+            }
+            CertificateFault::find_in_causes(&error)
+                .map_or(KeyFetchError::Unreachable, KeyFetchError::Certificate)
         };
         let mut answer = client.get(url.clone()).send().await.map_err(failed)?;
         if answer.status() != 200 {
@@ -316,15 +337,23 @@ impl IssuerRegistry {
     }
 
     /// Returns the keys at a place. Nothing is fetched yet. The place may be on the public internet
-    /// and in `networks`, and on this machine if it is declared as there.
-    pub(super) fn keys(&self, source: &KeySource, networks: &[IpNetwork]) -> Arc<IssuerKeys> {
+    /// and in `networks`, and on this machine if it is declared as there. `ca` is the file with the
+    /// authorities of its certificate; `None` for the public ones.
+    pub(super) fn keys(
+        &self,
+        source: &KeySource,
+        networks: &[IpNetwork],
+        ca: Option<&Path>,
+    ) -> Arc<IssuerKeys> {
         let mut known = self.known.lock();
         known.retain(|keys| keys.strong_count() > 0);
         let mut used = known.iter().filter_map(Weak::upgrade);
-        if let Some(same) = used.find(|keys| keys.source == *source && keys.networks == networks) {
+        if let Some(same) = used.find(|keys| {
+            keys.source == *source && keys.networks == networks && keys.ca.as_deref() == ca
+        }) {
             return same;
         }
-        let keys = Arc::new(IssuerKeys::new(source.clone(), networks, self.times));
+        let keys = Arc::new(IssuerKeys::new(source.clone(), networks, ca, self.times));
         known.push(Arc::downgrade(&keys));
         keys
     }
@@ -390,20 +419,24 @@ mod tests {
         );
     }
 
-    /// Goal: issuers are shared while they are used, with their networks. Method: the same place
-    /// twice, with another network, and after it is forgotten.
+    /// Goal: issuers are shared while they are used, with their networks and authorities. Method:
+    /// the same place twice, with another network, with other authorities, and after it is forgotten.
     #[test]
     fn issuers_are_shared() {
         let registry = IssuerRegistry::default();
         let source = KeySource::Metadata("https://a.example".into());
         let network: IpNetwork = "10.0.0.0/8".parse().unwrap();
-        let first = registry.keys(&source, &[]);
-        assert!(Arc::ptr_eq(&first, &registry.clone().keys(&source, &[])));
-        let other = registry.keys(&source, &[network]);
-        assert!(!Arc::ptr_eq(&first, &other));
-        drop((first, other));
+        let first = registry.keys(&source, &[], None);
+        assert!(Arc::ptr_eq(
+            &first,
+            &registry.clone().keys(&source, &[], None)
+        ));
+        let other = registry.keys(&source, &[network], None);
+        let trusting = registry.keys(&source, &[], Some(Path::new("/ca.pem")));
+        assert!(!Arc::ptr_eq(&first, &other) && !Arc::ptr_eq(&first, &trusting));
+        drop((first, other, trusting));
         let file = KeySource::File("/nowhere".into());
-        let _kept = registry.keys(&file, &[]);
+        let _kept = registry.keys(&file, &[], None);
         assert_eq!(registry.known.lock().len(), 1);
     }
 }

@@ -10,6 +10,7 @@ mod issuer_keys;
 mod jwk;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,6 +51,9 @@ pub struct TokenIssuer {
     /// Networks in which its metadata and keys may be, in addition to the public internet.
     #[debug(skip)]
     pub networks: Vec<IpNetwork>,
+    /// PEM file with the authorities that may have issued its server's certificate. `None` for the
+    /// public ones.
+    pub ca: Option<PathBuf>,
     /// Signature algorithms. Default of a listener: [`JwsAlgorithm::DEFAULT`].
     pub algorithms: Vec<JwsAlgorithm>,
     /// Scopes that each token must have.
@@ -99,7 +103,7 @@ impl TokenVerifier {
             scopes: all_scopes(&issuers),
         };
         let issuers = issuers.into_iter().map(|settings| AcceptedIssuer {
-            keys: registry.keys(&settings.keys, &settings.networks),
+            keys: registry.keys(&settings.keys, &settings.networks, settings.ca.as_deref()),
             settings,
         });
         Self {

@@ -1,15 +1,20 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use actix_web::{HttpResponse, web};
 use callboard_message::{Principal, PrincipalKind};
+use callboard_rpc::serve::tls::ListenerTls;
+use callboard_rpc::serve::{ListenOptions, serve};
 use callboard_rpc::{
     AccessControl, ClaimNames, CredentialError, ISSUER_DOCUMENT_BYTES_MAX, ISSUER_KEYS_MAX,
     IssuerKeyTimes, IssuerRegistry, JwsAlgorithm, KeySource, PresentedCredential, TOKEN_BYTES_MAX,
-    TokenIssuer, TokenVerifier, VERIFIED_TOKENS_MAX,
+    TlsFiles, TokenIssuer, TokenVerifier, VERIFIED_TOKENS_MAX,
 };
 use serde_json::{Value, json};
 
+use crate::certificates::{Authority, LOCAL};
 use crate::issuer::{SigningKey, TestIssuer, bad_tokens};
 
 const AUDIENCE: &str = "https://agents.example/mcp";
@@ -30,6 +35,7 @@ fn settings(issuer: &TestIssuer) -> TokenIssuer {
         audiences: vec!["other".to_owned(), AUDIENCE.to_owned()],
         keys: KeySource::Metadata(issuer.url.clone()),
         networks: Vec::new(),
+        ca: None,
         algorithms: JwsAlgorithm::DEFAULT.to_vec(),
         scopes_required: vec!["callboard".to_owned()],
         claims: ClaimNames::default(),
@@ -109,6 +115,59 @@ async fn valid_tokens_of_each_algorithm() {
             }
         }
     }
+}
+
+/// Goal: an issuer with a certificate of a private authority is reached only by those who trust it, and
+/// a renewed file of authorities counts at the next fetch. Method: keys behind TLS; without `ca`, with a
+/// file that is missing, of another authority, and then of the right one.
+#[tokio::test]
+async fn keys_behind_a_private_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (Authority::new("own"), Authority::new("other"));
+    let issued = own.issue(&LOCAL, folder.path(), "server");
+    let key = SigningKey::new("k1", "EdDSA");
+    let document = json!({ "keys": [key.jwk()] }).to_string();
+    let files = TlsFiles {
+        certificate: issued.certificate,
+        key: issued.key,
+        client_ca: None,
+    };
+    let listen = ListenOptions {
+        tls: Some(ListenerTls::open(files).unwrap()),
+        ..ListenOptions::default()
+    };
+    let bound = serve(
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        &listen,
+        move |config| {
+            let document = document.clone();
+            let answer = move || std::future::ready(HttpResponse::Ok().body(document.clone()));
+            config.route("/jwks", web::get().to(answer));
+        },
+    )
+    .unwrap();
+    let server = bound.server.handle();
+    tokio::spawn(bound.server);
+    let issuer = TestIssuer::start().await;
+    let token = key.token(&issuer.claims(AUDIENCE));
+    let url = format!("https://localhost:{}/jwks", bound.address.port());
+    let with = |ca: Option<PathBuf>| {
+        let settings = TokenIssuer {
+            keys: KeySource::Url(url.parse().unwrap()),
+            ca,
+            ..settings(&issuer)
+        };
+        access_with(vec![settings], &IssuerRegistry::with_times(eager()))
+    };
+    let refused = Err(CredentialError::Unavailable);
+    assert_eq!(ask(&with(None), &token).await, refused);
+    let trusting = with(Some(folder.path().join("ca.pem")));
+    assert_eq!(ask(&trusting, &token).await, refused);
+    other.write(folder.path(), "ca");
+    assert_eq!(ask(&trusting, &token).await, refused);
+    own.write(folder.path(), "ca");
+    assert_eq!(ask(&trusting, &token).await, Ok(alice()));
+    server.stop(true).await;
 }
 
 /// Goal: no bad token is accepted, and none of them makes a good one count less. Method: the table,
