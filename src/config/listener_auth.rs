@@ -20,7 +20,7 @@ const ISSUER_NAME_BYTES_MAX: usize = 32;
 #[serde(deny_unknown_fields)]
 pub struct AuthDeclaration {
     /// Origin under which clients reach the listener, such as `https://agents.example`, for its
-    /// metadata. Default: that of the request.
+    /// metadata. Default: that of `public_url`, else that of the request.
     pub resource: Option<WebUrl>,
     /// Authorization servers whose tokens are accepted.
     #[serde(default)]

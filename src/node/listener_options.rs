@@ -82,7 +82,11 @@ pub(super) fn token_verifier(
     issuers: &IssuerRegistry,
 ) -> Option<TokenVerifier> {
     let auth = listener.auth.as_ref()?;
-    Some(TokenVerifier::new(auth.issuers(), auth.origin(), issuers))
+    let origin = auth.origin().or_else(|| {
+        let public = listener.public_url.as_ref()?;
+        public.url().join("/").ok()
+    });
+    Some(TokenVerifier::new(auth.issuers(), origin, issuers))
 }
 
 pub(super) fn listener_error(listener: &ListenerDeclaration, why: &str) -> NodeError {

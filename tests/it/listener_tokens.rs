@@ -9,8 +9,9 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
+use crate::certificates::{Authority, LOCAL};
 use crate::issuer::{SigningKey, TestIssuer, bad_tokens, now_s};
-use crate::kit::gateway::{NODE, end, script, serve};
+use crate::kit::gateway::{A2A, MCP, NODE, end, script, serve, started};
 use crate::kit::{Home, Running, a2a, mcp, soon};
 
 const AUDIENCE: &str = "https://agents.example";
@@ -209,6 +210,76 @@ async fn one_token_opens_all_protocols() {
     }
 }
 
+/// Goal: the metadata of a listener with TLS name it by `https`, those behind a proxy by what the file says, and nothing that a client or
+/// the proxy sends changes either; a token opens each. Method: listeners with TLS, with a trusted proxy and `resource`, and with
+/// `public_url`.
+/// Rows: H-37.
+#[tokio::test]
+async fn metadata_with_tls_and_behind_proxies() {
+    let key = SigningKey::new("k1", "EdDSA");
+    let issuer = TestIssuer::with_keys(&[&key]).await;
+    let home = Home::new();
+    let authority = Authority::new("test authority");
+    let ca = fs::read(authority.write(&home.path(""), "ca")).unwrap();
+    authority.issue(&LOCAL, &home.path(""), "server");
+    let tls = "tls = { certificate = \"server.pem\", key = \"server-key.pem\" }\n";
+    let proxied = "trusted_proxies = [\"127.0.0.1\"]\n";
+    let public = "public_url = \"https://public.example/base\"\n";
+    let auth = |resource: &str| {
+        format!(
+            "[listener.auth]\n{resource}[[listener.auth.issuer]]\nname = \"corp\"\nissuer = \"{}\"\naudiences = [\"{AUDIENCE}\"]\n",
+            issuer.url
+        )
+    };
+    let (plain, named) = (auth(""), auth("resource = \"https://agents.example\"\n"));
+    let topology = format!(
+        "{NODE}{}{MCP}agent = \"one\"\n{tls}{plain}{MCP}agent = \"one\"\n{proxied}{named}{A2A}agent = \"one\"\n{public}{plain}",
+        script(&home, "one", "one")
+    );
+    let (running, listening) = started(&home, &topology).await;
+    let client = reqwest::Client::builder()
+        .add_root_certificate(reqwest::Certificate::from_pem(&ca).unwrap())
+        .build()
+        .unwrap();
+    let mut urls: Vec<_> = listening.iter().map(|(_, url)| url.clone()).collect();
+    urls.retain(|url| !url.contains("/agents/"));
+    let [with_tls, with_proxy, with_public] = &urls[..] else {
+        panic!("{listening:?}");
+    };
+    assert!(with_tls.starts_with("https://127.0.0.1:"), "{with_tls}");
+    let token = key.token(&issuer.claims(AUDIENCE));
+    for (url, resource) in [
+        (with_tls, with_tls.clone()),
+        (with_proxy, "https://agents.example/mcp".to_owned()),
+        (with_public, "https://public.example/a2a".to_owned()),
+    ] {
+        let url: reqwest::Url = url.parse().unwrap();
+        let resource: reqwest::Url = resource.parse().unwrap();
+        let metadata = |of: &reqwest::Url| of.join(&format!("{WELL_KNOWN}{}", of.path())).unwrap();
+        let forwarded = |request: RequestBuilder| {
+            request
+                .header("X-Forwarded-For", "192.0.2.7")
+                .header("X-Forwarded-Proto", "gopher")
+                .header("X-Forwarded-Host", "evil.example")
+        };
+        let refused = forwarded(client.post(url.clone()).json(&json!({})));
+        let refused = soon("a refusal", refused.send()).await.unwrap();
+        assert_eq!(refused.status(), 401, "{url}");
+        let told = format!("Bearer resource_metadata=\"{}\"", metadata(&resource));
+        assert_eq!(challenge(&refused), told);
+
+        let document = forwarded(client.get(metadata(&url)));
+        let document = soon("metadata", document.send()).await.unwrap();
+        let document: Value = serde_json::from_str(&text(document).await).unwrap();
+        assert_eq!(document["resource"], resource.as_str());
+
+        let opened = forwarded(client.post(url.clone()).json(&json!({}))).bearer_auth(&token);
+        let opened = soon("an answer", opened.send()).await.unwrap();
+        assert!(!matches!(opened.status().as_u16(), 401 | 403), "{url}");
+    }
+    end(running, &home).await;
+}
+
 /// Goal: streams end when their credential expires, whatever it is. Method: a stream of server messages with a token and one with a
 /// key, both of which have a few seconds left.
 #[tokio::test]
@@ -299,6 +370,7 @@ async fn declarations_that_cannot_be() {
         (edited("\"a\"", "\"\""), "letters, digits, - and _"),
         (one("scopes_required = [\"a b\"]\n"), "a space"),
         (one("jwks = \"nothing.json\"\n"), "there is no key file"),
+        (one("ca = \"nothing.pem\"\n"), "nothing.pem"),
         (one("secret = \"x\"\n"), "secret"),
         (
             format!("{}{}", one(""), one("")),
