@@ -8,7 +8,7 @@ pub const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource"
 /// Maximum length of the path of a resource that has metadata, in bytes. Longer ones have none.
 pub const RESOURCE_PATH_BYTES_MAX: usize = 1_024;
 
-/// What clients are told of the tokens that a listener accepts. Each URL of the listener is a
+/// Description of the tokens that a listener accepts, for clients. Each URL of the listener is a
 /// resource of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenResource {
