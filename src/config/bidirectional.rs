@@ -214,13 +214,8 @@ pub(super) fn translate(
         fingerprint,
     };
     let model = model.map(|config| {
-        entry(
-            Box::new(ModelDeclaration {
-                id: MODEL_ID.to_owned(),
-                config,
-            }),
-            llm,
-        )
+        let id = MODEL_ID.to_owned();
+        entry(Box::new(ModelDeclaration { id, config }), llm)
     });
     let orchestrator = entry(Box::new(declared), tree);
     Some(TranslatedTopology {
