@@ -127,10 +127,14 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
 
     fn check_listeners(&mut self) {
         let mut bound: Vec<SocketAddr> = Vec::new();
+        let is_declared = self.sections.mode.is_none();
         for entry in &self.sections.listeners {
             let (listener, tree) = (&entry.value, &entry.tree);
             let bind = listener.bind;
-            for (key, why) in listener.key_errors(tree) {
+            // A bidirectional agent's file has reported its address already.
+            let of_addresses = is_declared.then(|| listener.address_errors());
+            let of_addresses = of_addresses.into_iter().flatten();
+            for (key, why) in listener.key_errors(tree).into_iter().chain(of_addresses) {
                 if let Some(span) = tree.span_of(key) {
                     self.problems.error(
                         Some(span),

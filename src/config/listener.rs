@@ -239,7 +239,7 @@ impl ListenerDeclaration {
     }
 
     /// Returns the listener's keys that are invalid or don't fit one another, each with a reason;
-    /// empty if all are valid. `tree` is the listener's table, by which keys that are set are told
+    /// empty if all are valid. The addresses are left to [`Self::address_errors`]. `tree` is the listener's table, by which keys that are set are told
     /// from defaults.
     pub(super) fn key_errors(&self, tree: &ConfigTree) -> Vec<(&'static str, &'static str)> {
         let is_set = |key: &&str| tree.get(key).is_some_and(|value| !value.is_empty());
@@ -311,7 +311,6 @@ impl ListenerDeclaration {
                     .map(|key| (key, OPERATOR_PROXY_MESSAGE)),
             );
         }
-        wrong.extend(self.address_errors());
         wrong
     }
 
@@ -356,7 +355,7 @@ impl ListenerDeclaration {
 
     /// Returns the keys of addresses beyond loopback on which the listener must not listen, each
     /// with a reason.
-    fn address_errors(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(super) fn address_errors(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let why = if self.anonymous == Some(AnonymousAccess::Operator) {
             Some("this is not a loopback address: peers there can't be the operator")
         } else if self.served_protocol() == ServedProtocol::Bare {

@@ -239,6 +239,10 @@ fn anonymous_access() {
             "bind = \"10.0.0.1:0\"\nkeys = \"k\"",
             AnonymousAccess::Denied,
         ),
+        (
+            "bind = \"10.0.0.1:0\"\nanonymous = \"guest\"",
+            AnonymousAccess::Guest,
+        ),
     ] {
         let topology = Topology::parse(&listener(lines), false, Path::new("")).unwrap();
         assert_eq!(topology.listeners[0].anonymous_access(), access, "{lines}");
@@ -263,7 +267,7 @@ fn anonymous_access() {
         ),
         ("bind = \"10.0.0.1:0\"", "keys are needed"),
         (
-            "bind = \"10.0.0.1:0\"\nanonymous = \"guest\"",
+            "bind = \"10.0.0.1:0\"\nanonymous = false",
             "keys are needed",
         ),
         (
