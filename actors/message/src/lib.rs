@@ -22,6 +22,8 @@ pub mod text;
 mod text_enum;
 pub mod time;
 mod trace;
+#[doc(hidden)]
+pub mod word_set;
 mod yes_no;
 
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
