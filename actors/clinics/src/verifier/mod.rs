@@ -16,12 +16,12 @@ mod spans;
 #[cfg(test)]
 mod tests;
 mod verdict;
-
-use std::collections::HashSet;
+mod word_lists;
 
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, is_invisible, latin_lookalike};
 use callboard_runtime::{Agent, AgentProfile, Context, Handlers, SyncHandler};
+use foldhash::HashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -261,10 +261,12 @@ pub enum Identities {
 /// characters; look-alike letters, dashes, quotation marks and signs such as `½` as ASCII. Line
 /// breaks are kept.
 fn fold(text: &str) -> String {
-    remove_disguises(text)
-        .chars()
-        .flat_map(char::to_lowercase)
-        .collect()
+    let mut plain = remove_disguises(text);
+    if plain.is_ascii() {
+        plain.make_ascii_lowercase();
+        return plain;
+    }
+    plain.chars().flat_map(char::to_lowercase).collect()
 }
 
 /// Normalizes a text as [`fold`] does, but keeps upper and lower case.

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use callboard_message::text::{WordTable, is_one_of, word_table};
+use callboard_message::is_one_of;
+use callboard_message::text::{WordTable, word_table};
 use serde_json::{Map, Value};
 
 use super::fold;
@@ -110,12 +111,13 @@ fn literal_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the first field of an object whose key is in the space-separated list `keys`. Keys are
-/// compared and returned in folded form, with ASCII letters and digits only.
-fn find_field<'a>(map: &'a Map<String, Value>, keys: &str) -> Option<(String, &'a Value)> {
-    map.iter()
-        .map(|(key, value)| (plain_key(key), value))
-        .find(|(key, _)| is_one_of(key, keys))
+/// Returns the value of the first field of an object whose key `is_named`. Keys are compared in
+/// folded form, with ASCII letters and digits only.
+fn find_field(map: &Map<String, Value>, is_named: fn(&str) -> bool) -> Option<&Value> {
+    let mut fields = map.iter();
+    fields
+        .find(|(key, _)| is_named(&plain_key(key)))
+        .map(|(_, value)| value)
 }
 
 fn collect_object(
@@ -145,8 +147,8 @@ fn collect_object(
         )?;
     }
     // Parts of a name in separate fields form a full name.
-    let part = |keys| find_field(map, keys).and_then(|(_, value)| value.as_str());
-    if let (Some(given), Some(family)) = (part(GIVEN_KEYS), part(FAMILY_KEYS)) {
+    let part = |is_named| find_field(map, is_named).and_then(Value::as_str);
+    if let (Some(given), Some(family)) = (part(is_given_key), part(is_family_key)) {
         let full = format!("{given} {family}");
         out.push(TextSpan {
             kind: SpanKind::Identity(IdentityKind::Name),
@@ -164,11 +166,11 @@ fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
     }
 }
 
-fn plain_key(key: &str) -> String {
-    fold(key)
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect()
+/// Returns a key in folded form, with ASCII letters and digits only.
+pub(super) fn plain_key(key: &str) -> String {
+    let mut plain = fold(key);
+    plain.retain(|c| c.is_ascii_alphanumeric());
+    plain
 }
 
 fn is_medication_key(key: &str) -> bool {
@@ -187,18 +189,23 @@ fn has_any_part(key: &str, parts: &str) -> bool {
 
 /// Returns the kind of a text by its place.
 pub(super) fn span_kind(place: &ValuePosition<'_>, text: &str) -> SpanKind {
-    if is_redacted(text) {
-        return SpanKind::Plain;
+    match key_kind(place) {
+        SpanKind::Plain => SpanKind::Plain,
+        _ if is_redacted(text) => SpanKind::Plain,
+        kind => kind,
     }
+}
+
+/// Returns the kind of any text at a place but a mark for withheld data.
+fn key_kind(place: &ValuePosition<'_>) -> SpanKind {
     let key = plain_key(place.key);
-    let is = |keys| is_one_of(&key, keys);
     let identity = match IDENTITY_KEYS.get(key.as_str()) {
-        _ if is("query specialty action clinic purpose") => return SpanKind::Echo,
+        _ if is_one_of!(&key, "query specialty action clinic purpose") => return SpanKind::Echo,
         Some(identity) => *identity,
-        None if is("name nome") && !is_thing(place.parent) => IdentityKind::Name,
-        None if is(GIVEN_KEYS) || is(FAMILY_KEYS) => IdentityKind::NamePart,
-        None if is("line line1 line2 postcode zip cep")
-            && is_one_of(&plain_key(place.parent), "address endereco") =>
+        None if is_one_of!(&key, "name nome") && !is_thing(place.parent) => IdentityKind::Name,
+        None if is_given_key(&key) || is_family_key(&key) => IdentityKind::NamePart,
+        None if is_one_of!(&key, "line line1 line2 postcode zip cep")
+            && is_one_of!(&plain_key(place.parent), "address endereco") =>
         {
             IdentityKind::Address
         }
@@ -251,16 +258,37 @@ fn is_thing(parent: &str) -> bool {
 /// a word such as `hidden` or `none`, whatever digits stand beside it, or any text without letters
 /// and digits of any script, for example `***`.
 fn is_redacted(text: &str) -> bool {
+    // No such word is longer.
+    if text
+        .bytes()
+        .filter(u8::is_ascii_alphabetic)
+        .nth(8)
+        .is_some()
+    {
+        return false;
+    }
     let letters: String = fold(text).chars().filter(|c| c.is_alphabetic()).collect();
     letters.is_empty() && !text.chars().any(char::is_numeric)
-        || is_one_of(
+        || is_one_of!(
             &letters,
             "redacted withheld hidden omitted removed none unknown xxx",
         )
 }
 
-const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";
-const FAMILY_KEYS: &str = "lastname surname familyname last family sobrenome ultimonome";
+fn is_given_key(plain: &str) -> bool {
+    is_one_of!(
+        plain,
+        "firstname givenname first given prenome primeironome"
+    )
+}
+
+fn is_family_key(plain: &str) -> bool {
+    is_one_of!(
+        plain,
+        "lastname surname familyname last family sobrenome ultimonome"
+    )
+}
+
 /// Returns the text spans that state facts, which excludes echoes of the request.
 pub(super) fn asserted_spans(lines: &[TextSpan]) -> impl Iterator<Item = &TextSpan> {
     lines.iter().filter(|line| line.kind != SpanKind::Echo)

@@ -1,6 +1,9 @@
-//! Lists of names and words: sorted texts that are searched where they are, without reading them first.
+//! Lists of names and words: sorted texts of which only those parts are read that are searched.
 
+use std::hash::BuildHasher;
 use std::sync::OnceLock;
+
+use foldhash::fast::FixedState;
 
 /// Certainty that a word on a list of names is used as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,17 +28,23 @@ pub(super) struct WordList {
     /// Character between two words, beside the end of the line. What stands behind a space on the
     /// line of a word is ignored otherwise.
     separator: u8,
-    /// First byte, and byte behind, of the words that begin with each pair of letters, from its first
+    /// Places of the words that begin with each pair of letters ([`Self::places`]), from its first
     /// search.
-    pairs: [OnceLock<(usize, usize)>; PAIRS],
+    pairs: [OnceLock<Box<[u32]>>; PAIRS],
 }
 
 /// Word of a list, with its place.
 struct Entry {
     start: usize,
+    /// First byte of the word, behind a `~` or `-`.
+    word_start: usize,
     end: usize,
     word: &'static [u8],
-    listing: Listing,
+}
+
+/// Returns the slot in a hash table at which the search for a word begins.
+fn slot_of(word: &[u8], slots: &[u32]) -> usize {
+    FixedState::default().hash_one(word) as usize % slots.len()
 }
 
 fn pair_of(word: &[u8]) -> Option<usize> {
@@ -64,18 +73,44 @@ impl WordList {
 
     /// Returns how certainly a word in lower case is a name; `None` if it isn't listed.
     pub fn find(&self, word: &str) -> Option<Listing> {
-        let word = word.as_bytes();
-        let bounds = self.pairs[pair_of(word)?].get_or_init(|| {
-            let first = self.partition(self.start, self.text.len(), |w| w < &word[..2]);
-            let last = self.partition(first, self.text.len(), |w| {
-                w.starts_with(&word[..2]) || w < &word[..2]
-            });
-            (first, last)
-        });
-        let (low, high) = *bounds;
-        let at = self.partition(low, high, |w| w < word);
-        let found = (at < high).then(|| self.entry(at, high, at))?;
-        (found.word == word).then_some(found.listing)
+        let (text, word) = (self.text.as_bytes(), word.as_bytes());
+        let places = self.pairs[pair_of(word)?].get_or_init(|| self.places(&word[..2]));
+        let mut slot = slot_of(word, places);
+        loop {
+            let at = (places[slot] as usize).checked_sub(1)?;
+            let rest = &text[at..];
+            let is_end = |b: &u8| matches!(*b, b' ' | b'\n') || *b == self.separator;
+            if rest.starts_with(word) && rest.get(word.len()).is_none_or(is_end) {
+                return Some(match text[..at].last() {
+                    Some(b'~') => Listing::Everyday,
+                    Some(b'-') => Listing::Rare,
+                    _ => Listing::Plain,
+                });
+            }
+            slot = (slot + 1) % places.len();
+        }
+    }
+
+    /// Returns a hash table of the places, from 1, of all words that begin with a pair of letters; 0 in
+    /// free slots, of which there is at least one.
+    fn places(&self, pair: &[u8]) -> Box<[u32]> {
+        let first = self.partition(self.start, self.text.len(), |w| w < pair);
+        let last = self.partition(first, self.text.len(), |w| w.starts_with(pair) || w < pair);
+        let (mut at, mut found) = (first, Vec::new());
+        while at < last {
+            let entry = self.entry(at, last, at);
+            found.push((entry.word_start, entry.word));
+            at = entry.end + 1;
+        }
+        let mut places = vec![0; (2 * found.len() + 1).next_power_of_two()].into_boxed_slice();
+        for (at, word) in found {
+            let mut slot = slot_of(word, &places);
+            while places[slot] > 0 {
+                slot = (slot + 1) % places.len();
+            }
+            places[slot] = at as u32 + 1;
+        }
+        places
     }
 
     /// Returns the first byte between two, each the beginning of a word or the end, of the words that
@@ -101,16 +136,13 @@ impl WordList {
         let end = memchr::memchr2(self.separator, b'\n', &bytes[middle..high])
             .map_or(high, |p| middle + p);
         let line = &bytes[start..end];
-        let (word, listing) = match line.split(|b| *b == b' ').next().unwrap_or(line) {
-            [b'~', word @ ..] => (word, Listing::Everyday),
-            [b'-', word @ ..] => (word, Listing::Rare),
-            word => (word, Listing::Plain),
-        };
+        let word = line.split(|b| *b == b' ').next().unwrap_or(line);
+        let mark = usize::from(matches!(word, [b'~' | b'-', ..]));
         Entry {
             start,
+            word_start: start + mark,
             end,
-            word,
-            listing,
+            word: &word[mark..],
         }
     }
 
@@ -120,20 +152,21 @@ impl WordList {
 }
 
 /// Given names. Those with `~` also have another meaning, those with `-` are rare.
-pub(super) static GIVEN: WordList =
-    WordList::new(include_str!("../../../data/names_given.txt"), b' ');
+pub(super) static GIVEN: WordList = WordList::new(include_str!("../../data/names_given.txt"), b' ');
 /// Family names. Those with `~` also have another meaning.
 pub(super) static FAMILY: WordList =
-    WordList::new(include_str!("../../../data/names_family.txt"), b' ');
+    WordList::new(include_str!("../../data/names_family.txt"), b' ');
 /// Everyday and medical words of both languages.
 pub(super) static EVERYDAY: WordList =
-    WordList::new(include_str!("../../../data/words_everyday.txt"), b' ');
+    WordList::new(include_str!("../../data/words_everyday.txt"), b' ');
 /// Names in diseases, signs, scores and devices.
-pub(super) static EPONYMS: WordList =
-    WordList::new(include_str!("../../../data/eponyms.txt"), b' ');
+pub(super) static EPONYMS: WordList = WordList::new(include_str!("../../data/eponyms.txt"), b' ');
+/// Stems of medicines that aren't on the list with brands and combinations.
+pub(super) static MEDICINE_STEMS: WordList =
+    WordList::new(include_str!("../../data/medicine_stems.txt"), b'\n');
 /// Medical words of both languages, without plurals. Some of them are names too.
 pub(super) static MEDICAL: WordList =
-    WordList::new(include_str!("../../../data/words_medical.txt"), b'\n');
+    WordList::new(include_str!("../../data/words_medical.txt"), b'\n');
 
 #[cfg(test)]
 mod tests {
@@ -148,6 +181,7 @@ mod tests {
             ("everyday", &EVERYDAY),
             ("eponyms", &EPONYMS),
             ("medical", &MEDICAL),
+            ("medicine stems", &MEDICINE_STEMS),
         ] {
             let mut before = "";
             let words = list.text[list.start..].split([char::from(list.separator), '\n']);

@@ -1,6 +1,6 @@
 //! Postal addresses, postcodes, coordinates and places of residence.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::Hit;
 use super::class::IdentityClass::{Address, Place};
@@ -9,7 +9,7 @@ use super::lexicon::{
     SURE_STREET, UNIT,
 };
 use super::reading::{TokenKind, Tokens};
-use super::word_classes::EVERYDAY;
+use crate::verifier::word_lists::EVERYDAY;
 
 /// Maximum number of words of a street's name.
 const STREET_WORDS_MAX: usize = 6;
@@ -109,7 +109,7 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     next += usize::from(tokens.sign(next) == Some(b','));
     let second = tokens.is_number(next) && tokens.cased(next).len() <= 4 && same_line(tokens, next);
     next += usize::from(second);
-    if second && is_one_of(tokens.lower(next), "st nd rd th") {
+    if second && is_one_of!(tokens.lower(next), "st nd rd th") {
         next += 1;
     }
     if let Some(end) = ordinal_street(tokens, next) {
@@ -132,7 +132,7 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let any = name_end(tokens, next, true).min(next + 5);
     let sure = (next + 1..any)
         .find(|i| tokens.is_word(*i) && tokens.is(*i, SURE_STREET) && same_line(tokens, *i));
-    if let Some(end) = sure.filter(|_| !is_one_of(tokens.lower(next), "mg g ml days of in")) {
+    if let Some(end) = sure.filter(|_| !is_one_of!(tokens.lower(next), "mg g ml days of in")) {
         return Some((at, end));
     }
     // Number, name, number: a house and its street in much of Europe, with a unit or town after it.
@@ -158,14 +158,14 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
 /// Returns the end of a numbered street of America, perhaps behind a point of the compass: `57th St`,
 /// `W 57th St`.
 fn ordinal_street(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
-    let compass = is_one_of(
+    let compass = is_one_of!(
         tokens.lower(at),
         "n s e w ne nw se sw north south east west",
     );
     let mut number = at + usize::from(compass);
     number += usize::from(compass && tokens.sign(number) == Some(b'.'));
     if compass && tokens.is_number(number) {
-        let ordinal = is_one_of(tokens.lower(number + 1), "st nd rd th");
+        let ordinal = is_one_of!(tokens.lower(number + 1), "st nd rd th");
         number += 1 + usize::from(ordinal);
     }
     (tokens.is(number, STREET) && (compass || tokens.is_number(number - 2)))
@@ -178,7 +178,7 @@ fn is_street_word(tokens: &Tokens<'_>, at: usize) -> bool {
     tokens.is_word(at)
         && tokens.is(at, STREET)
         // "St" and "Dr" before a name are titles.
-        && !(is_one_of(word, "st dr") && tokens.sign(at + 1) == Some(b'.') && tokens.is_capital(at + 2))
+        && !(is_one_of!(word, "st dr") && tokens.sign(at + 1) == Some(b'.') && tokens.is_capital(at + 2))
 }
 
 /// Returns the end of a street whose name begins with the word for it, at `at`.
@@ -200,7 +200,7 @@ fn street_after(tokens: &Tokens<'_>, at: usize, needs_number: bool) -> Option<us
     }
     let mut number = end;
     number += usize::from(tokens.sign(number) == Some(b','));
-    if is_one_of(tokens.lower(number), "n no num numero nr lote km casa") {
+    if is_one_of!(tokens.lower(number), "n no num numero nr lote km casa") {
         number += 1;
         number += usize::from(matches!(tokens.sign(number), Some(b'.')));
         number += usize::from(tokens.lower(number) == "o");
@@ -263,7 +263,7 @@ fn box_number(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
             (tokens.is_number(at + 1) && tokens.lower(b) == "box" && tokens.is_number(b + 1))
                 .then_some((at, b + 1))
         }
-        "apo" | "fpo" | "dpo" => (is_one_of(tokens.lower(at + 1), "aa ae ap")
+        "apo" | "fpo" | "dpo" => (is_one_of!(tokens.lower(at + 1), "aa ae ap")
             && tokens.is_number(at + 2))
         .then_some((at, at + 2)),
         "caixa" => {
@@ -278,7 +278,7 @@ fn box_number(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
 
 /// Returns a unit inside a building, with the street before it: `Apt. 169`.
 fn unit(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
-    if !tokens.is(at, UNIT) || is_one_of(tokens.lower(at), "room floor casa sala andar unit") {
+    if !tokens.is(at, UNIT) || is_one_of!(tokens.lower(at), "room floor casa sala andar unit") {
         return None;
     }
     let mut number = at + 1;
@@ -340,7 +340,7 @@ fn postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     }
     let word = tokens.cased(at);
     if word.len() == 2
-        && is_one_of(word, STATES)
+        && is_one_of!(word, STATES)
         && tokens.is_number(at + 1)
         && tokens.cased(at + 1).len() == 5
         && same_line(tokens, at + 1)
@@ -404,7 +404,7 @@ fn irish_postcode(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
 fn labelled_postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let mut next = at + 1;
     while next < at + 5
-        && (is_one_of(tokens.lower(next), "code is e :") || tokens.sign(next) == Some(b':'))
+        && (is_one_of!(tokens.lower(next), "code is e :") || tokens.sign(next) == Some(b':'))
     {
         next += 1;
     }
@@ -434,7 +434,7 @@ fn coordinates(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
             .flatten()
     };
     let skip = |mut at: usize| {
-        while is_one_of(
+        while is_one_of!(
             tokens.lower(at),
             "o n s e w , ; lat lon lng long latitude longitude : =",
         ) {
@@ -464,7 +464,7 @@ fn coordinates(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
                 end += 1;
             }
         }
-        is_one_of(tokens.lower(end + 1), "n s e w o l").then_some(end + 1)
+        is_one_of!(tokens.lower(end + 1), "n s e w o l").then_some(end + 1)
     };
     let end = degree(at)?;
     Some((
@@ -483,11 +483,11 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
         "address" | "endereco" | "morada" | "direccion" | "adresse" => {
             let next = at + 1;
             let colon = tokens.sign(next) == Some(b':');
-            (colon || is_one_of(tokens.lower(next), "is e")).then_some(next + 1)?
+            (colon || is_one_of!(tokens.lower(next), "is e")).then_some(next + 1)?
         }
         "lives" | "live" | "lived" | "living" | "resides" | "residing" | "reside" | "mora"
         | "moro" | "vive" | "residente" => {
-            is_one_of(tokens.lower(at + 1), "at on na no em in").then_some(at + 2)?
+            is_one_of!(tokens.lower(at + 1), "at on na no em in").then_some(at + 2)?
         }
         _ => return None,
     };

@@ -1,6 +1,7 @@
 //! Dates in texts, and which of them are dates of birth.
 
-use callboard_message::text::{WordTable, is_one_of, word_table};
+use callboard_message::is_one_of;
+use callboard_message::text::{WordTable, word_table};
 use std::sync::LazyLock;
 
 use super::class::IdentityClass;
@@ -80,7 +81,7 @@ pub(super) fn date_at(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
     let day_at = at + 1 + usize::from(tokens.sign(at + 1) == Some(b'.'));
     let day = number(tokens, day_at, 1..=2)?;
     let mut next = day_at + 1;
-    next += usize::from(is_one_of(tokens.lower(next), "st nd rd th"));
+    next += usize::from(is_one_of!(tokens.lower(next), "st nd rd th"));
     next += usize::from(tokens.sign(next) == Some(b','));
     let year = number(tokens, next, 4..=4)?;
     checked(at, next, year, (u16::from(month), day))
@@ -117,13 +118,13 @@ fn day_first(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
     let day = number(tokens, at, 1..=2)?;
     let mut next = at + 1;
     next += usize::from(tokens.sign(next) == Some(b'.') && tokens.lower(next + 1) == "o");
-    next += usize::from(is_one_of(tokens.lower(next), "st nd rd th o"));
+    next += usize::from(is_one_of!(tokens.lower(next), "st nd rd th o"));
     next += usize::from(matches!(tokens.sign(next), Some(b'-' | b'/' | b'.')));
-    next += usize::from(is_one_of(tokens.lower(next), "de of do"));
+    next += usize::from(is_one_of!(tokens.lower(next), "de of do"));
     let month = month(tokens, next)?;
     next += 1;
     next += usize::from(matches!(tokens.sign(next), Some(b'-' | b',' | b'.' | b'/')));
-    next += usize::from(is_one_of(tokens.lower(next), "de of do"));
+    next += usize::from(is_one_of!(tokens.lower(next), "de of do"));
     let year = number(tokens, next, 2..=4).filter(|y| *y < 100 || *y > 999)?;
     // "12 mar 20" may be anything.
     (year > 999 || matches!(tokens.sign(next - 1), Some(b'-' | b'/')))
@@ -192,7 +193,7 @@ fn birthday(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
         .any(|i| tokens.lower(i) == "anos" && i > 0 && tokens.lower(i - 1) == "faz");
     // "turns 80 on 19 October".
     let turns = (2..=5).filter_map(|back| at.checked_sub(back)).any(|i| {
-        is_one_of(tokens.lower(i), "turns turned completa completou") && tokens.is_number(i + 1)
+        is_one_of!(tokens.lower(i), "turns turned completa completou") && tokens.is_number(i + 1)
     });
     (anniversary || turns || is_labelled(tokens, at))
         .then(|| checked(at, day_at.max(month_at), 0, (day, u16::from(month))))
@@ -253,12 +254,12 @@ const SPOKEN_TOKENS_MAX: usize = 12;
 /// Returns a date in words behind a word of birth, from the token of its first number: "twenty-first
 /// of June nineteen fifty-two".
 fn spoken_date(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
-    let number = |at: usize| tokens.is_word(at) && is_one_of(tokens.lower(at), NUMBER_WORDS);
+    let number = |at: usize| tokens.is_word(at) && is_one_of!(tokens.lower(at), NUMBER_WORDS);
     if !number(at) && month(tokens, at).is_none() || !is_labelled(tokens, at) {
         return None;
     }
     let link = |at: usize| {
-        tokens.sign(at) == Some(b'-') || is_one_of(tokens.lower(at), "de of the e and do")
+        tokens.sign(at) == Some(b'-') || is_one_of!(tokens.lower(at), "de of the e and do")
     };
     let mut month_at = at;
     while month(tokens, month_at).is_none() {

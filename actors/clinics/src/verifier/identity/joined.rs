@@ -1,8 +1,9 @@
 //! Letters and digits of a text without what stands between them, and the search for values in that
 //! form.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use foldhash::HashMap;
 
 use super::class::IdentityClass;
 use super::number::spoken_digit;

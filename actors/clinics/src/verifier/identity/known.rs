@@ -4,9 +4,8 @@
 //! addresses and contacts are compared letter by letter without what stands between the letters,
 //! with signs that look like letters, backwards, and shifted by 13 letters.
 
-use std::collections::{HashMap, HashSet};
-
 use callboard_message::text::words;
+use foldhash::{HashMap, HashSet};
 
 use super::Hit;
 use super::class::IdentityClass;
@@ -16,8 +15,8 @@ use super::joined::{
 };
 use super::lexicon::{DISCOVERY, DOCTOR, PARTICLE, TITLE, meaning_of};
 use super::reading::{IdentityReading, Tokens};
-use super::word_classes::{EPONYMS, EVERYDAY};
 use crate::verifier::spans::{IdentityKind, SpanKind, TextSpan};
+use crate::verifier::word_lists::{EPONYMS, EVERYDAY};
 
 /// Number of words before a word among which the other part of a name is looked for. Up to one word
 /// less, such as middle names or initials, may stand between two parts.
@@ -169,7 +168,7 @@ impl KnownIdentities {
             let (last, rest) = parts.split_last().unwrap_or((&"", &[]));
             format!("{last}{}", rest.concat())
         };
-        let orders = HashSet::from([
+        let orders = HashSet::from_iter([
             parts.concat(),
             last_first(&parts),
             all.concat(),

@@ -1,7 +1,8 @@
 //! Meanings of single words, by which names, numbers, dates and addresses are recognised.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 /// Meanings of a word, one bit each.
 pub(super) type Meaning = u32;

@@ -19,7 +19,6 @@ mod reading;
 mod redact;
 #[cfg(test)]
 mod tests;
-mod word_classes;
 
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use callboard_message::text::is_one_of;
+use callboard_message::{is_one_of, word_set};
 
 use crate::verifier::medicine::is_medicine;
 
@@ -13,7 +13,7 @@ use super::lexicon::{
     PERSON_VERB, RELATIVE, SPEECH, STAFF, TITLE,
 };
 use super::reading::Tokens;
-use super::word_classes::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, MEDICAL, WordList};
+use crate::verifier::word_lists::{EPONYMS, EVERYDAY, FAMILY, GIVEN, Listing, MEDICAL, WordList};
 
 /// Maximum number of words in a person's name. Further words are examined as if a new name began.
 const NAME_WORDS_MAX: usize = 6;
@@ -270,7 +270,7 @@ fn is_full_name(
     // "I reviewed Grace Field today".
     let met = at.checked_sub(1).is_some_and(|i| {
         first.joined == Some(0)
-            && is_one_of(
+            && is_one_of!(
                 words[i].lower,
                 "reviewed saw seen examined met assessed atendi avaliei examinei",
             )
@@ -335,8 +335,7 @@ fn is_medical(lower: &str) -> bool {
         xaban gliptin gliflozin glutide prazole setron triptan barbital caine oxacin fungin vir ida ol ose ado ada oso osa \
         ico ica cao dade mente eia grafia avel ivel agem mento ncia ista";
     let lower = lower.strip_suffix('s').unwrap_or(lower);
-    ENDS.split_ascii_whitespace()
-        .any(|end| lower.len() > end.len() + 2 && lower.ends_with(end) && end.len() > 1)
+    word_set!(ENDS).ends(lower, 3)
 }
 
 /// Returns whether all words are in capitals, as headings and abbreviations are.
@@ -384,7 +383,7 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
     let introduced = is_introduced(tokens, words, at);
     let spoken = linked(SPEECH) && tokens.lower(word.last + 1) != "that";
     let quoted = spoken
-        && is_one_of(tokens.lower(word.first - 1), "says said disse")
+        && is_one_of!(tokens.lower(word.first - 1), "says said disse")
         && word.lower.len() > 3
         && !is_medical(word.lower)
         && !is_shouted(&[word]);
@@ -392,7 +391,7 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
     let bedside = word.given.is_some()
         && word.is_foreign()
         && before.is_some_and(|w| {
-            is_one_of(w.lower, "bed leito cama box")
+            is_one_of!(w.lower, "bed leito cama box")
                 && tokens.is_number(w.last + 1)
                 && word.first - w.last <= 3
         });
@@ -401,7 +400,7 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
         && !word.everyday
         && !eponym
         && tokens.is(word.last + 1, PERSON_VERB)
-        && (!is_one_of(
+        && (!is_one_of!(
             tokens.lower(word.last + 1),
             "is was has had needs needed e foi esta tem",
         ) || tokens.lower(word.last + 2).ends_with("ing"));
@@ -459,7 +458,7 @@ fn lower_case_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Ta
     let addressed = at.checked_sub(1).is_some_and(|i| {
         let meanings = SPEECH | RELATIVE | TITLE | PATIENT | CALL;
         let meant =
-            tokens.is(words[i].first, meanings) || is_one_of(words[i].lower, "for about tell");
+            tokens.is(words[i].first, meanings) || is_one_of!(words[i].lower, "for about tell");
         word.joined == Some(0) && meant
     });
     let known = (word.given == Some(Listing::Plain) || introduced) && !is_medical_word(word.lower);
@@ -601,7 +600,7 @@ fn is_introduced(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool
         })
         || third == "i" && matches!(before.lower, "am" | "m")
         || third == "this" && before.lower == "is"
-        || is_one_of(before.lower, "i'm it's its iniciais initials identificacao")
+        || is_one_of!(before.lower, "i'm it's its iniciais initials identificacao")
         || matches!(third, "sou" | "fala" | "aqui")
             && matches!(before.lower, "o" | "a" | "e" | "fala");
     let word = tokens.is(before.first, INTRODUCES) && !tokens.is(before.first, TITLE);

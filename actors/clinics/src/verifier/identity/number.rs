@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::Hit;
 use super::checksum::{
@@ -237,7 +237,7 @@ fn phone_of(tokens: &Tokens<'_>, at: usize, digits_min: usize) -> FoundNumber {
 fn extension(tokens: &Tokens<'_>, last: usize) -> usize {
     let word = last + 1;
     let number = word + 1 + usize::from(tokens.sign(word + 1) == Some(b'.'));
-    let named = is_one_of(tokens.lower(word), "x ext extension ramal") && tokens.lines(word) == 0;
+    let named = is_one_of!(tokens.lower(word), "x ext extension ramal") && tokens.lines(word) == 0;
     if named && tokens.is_number(number) {
         number
     } else {
@@ -409,7 +409,7 @@ fn phone_shape(tokens: &Tokens<'_>, run: &DigitRun) -> Option<IdentityClass> {
     let (d, groups) = (run.digits.as_str(), run.groups.as_slice());
     let any = |range: RangeInclusive<usize>| range.contains(&d.len());
     let tight = |sign: u8| run.signs.iter().all(|s| *s == sign);
-    let afterwards = is_one_of(
+    let afterwards = is_one_of!(
         tokens.lower(run.last + 1),
         "office fax mobile home work cell desk phone tel direct",
     ) && tokens.lines(run.last + 1) == 0;
@@ -498,7 +498,7 @@ fn lettered(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
     let alone = tokens.gap(at) || at == 0 || tokens.sign(at - 1).is_some_and(|s| s != b'-');
     let ends = tokens.gap(next) || tokens.sign(next).is_some_and(|s| s != b'-');
     let resident =
-        form == "A0000000A" && is_one_of(tokens.cased(at), "S T F G M X Y Z") && next == at + 3;
+        form == "A0000000A" && is_one_of!(tokens.cased(at), "S T F G M X Y Z") && next == at + 3;
     let known = resident || LETTERED_FORMS.contains(&form.as_str());
     (known && alone && ends).then(|| (at, next - 1, Id))
 }
@@ -563,7 +563,7 @@ fn spoken(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
             }
             TokenKind::Word
                 if digits > 0
-                    && is_one_of(
+                    && is_one_of!(
                         tokens.lower(next),
                         "double triple hundred ponto traco dash hifen e",
                     ) => {}

@@ -1,10 +1,14 @@
 //! Claims of a text about medicines: which dose, schedule and route belong to which medicine and
 //! patient.
 
+use callboard_message::word_set;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::lexicon::{SUBSTANCES_MAX, is_everyday, stem};
+use crate::verifier::word_lists::EVERYDAY;
+
+use super::lexicon::{SUBSTANCES_MAX, stem};
 use super::model::{
     Amounts, Claim, Dose, Routes, Schedule, Stance, Substance, Times, UnitKind, routes, times,
 };
@@ -272,8 +276,8 @@ impl Builder<'_, '_> {
             .max(scope.range.start);
         let mut before = self.tokens[from..place.start].iter().rev();
         let is_taken = before
-            .find(|t| !t.is_word(BEFORE_TAKEN))
-            .is_some_and(|t| t.is_word(TAKING_VERBS));
+            .find(|t| !t.is_word(word_set!(BEFORE_TAKEN)))
+            .is_some_and(|t| t.is_word(word_set!(TAKING_VERBS)));
         let is_alone = || {
             let mut others = self.tokens[scope.range.clone()].iter().enumerate();
             others.all(|(n, t)| place.contains(&(scope.range.start + n)) || t.sign().is_some())
@@ -451,7 +455,7 @@ impl Builder<'_, '_> {
             && token.info().times == 0
             && token.info().route.is_none()
             && !has_common_ending(word)
-            && !is_everyday(word);
+            && !EVERYDAY.contains(word);
         is_unknown.then(|| Substance::Other(stem(word), false))
     }
 
@@ -528,38 +532,10 @@ impl Builder<'_, '_> {
 }
 
 /// Words between such a verb and the medicine.
-const BEFORE_TAKEN: &[&str] = &[
-    "also", "still", "an", "a", "um", "uma", "tambem", "ainda", "some", "daily", "oral", "the",
-];
+const BEFORE_TAKEN: &str = "also still an a um uma tambem ainda some daily oral the";
 
 /// Verbs before a word with an everyday meaning by which it is a medicine: "takes iron".
-const TAKING_VERBS: &[&str] = &[
-    "take",
-    "takes",
-    "taking",
-    "took",
-    "uses",
-    "using",
-    "use",
-    "receives",
-    "receiving",
-    "given",
-    "on",
-    "toma",
-    "tomar",
-    "tomando",
-    "usa",
-    "usar",
-    "usando",
-    "recebe",
-    "recebendo",
-    "supplement",
-    "supplements",
-    "suplemento",
-    "prescribed",
-    "added",
-    "adicionado",
-];
+const TAKING_VERBS: &str = "take takes taking took uses using use receives receiving given on toma tomar tomando usa usar usando recebe recebendo supplement supplements suplemento prescribed added adicionado";
 
 fn set_dose(claim: &mut Claim, found: &FoundDose) {
     if found.dose.is_some() {
@@ -613,11 +589,7 @@ fn is_filler(token: &Token<'_>) -> bool {
 
 /// Returns whether a word ends like a verb, adverb or plural, as no medicine does.
 fn has_common_ending(word: &str) -> bool {
-    const ENDINGS: [&str; 14] = [
-        "ing", "ed", "ly", "ndo", "mente", "ado", "ada", "ido", "ida", "s", "cao", "tion", "ment",
-        "ness",
-    ];
-    ENDINGS.iter().any(|ending| word.ends_with(ending))
+    word_set!("ing ed ly ndo mente ado ada ido ida s cao tion ment ness").ends(word, 0)
 }
 
 /// Place of a part in its segment.
@@ -678,7 +650,7 @@ impl Segment<'_> {
             };
             // "50 mg de succinato de metoprolol"
             let is_salt = matches!(between, [of, salt, rest @ ..]
-                if of.is(flags::OF) && salt.word().is_some_and(|word| !is_everyday(word))
+                if of.is(flags::OF) && salt.word().is_some_and(|word| !EVERYDAY.contains(word))
                     && salt.info().flags == 0 && !salt.info().is_quantity() && rest.iter().all(is_link));
             if part.is_dose()
                 || between.len() > FORWARD_TOKENS_MAX
@@ -719,7 +691,7 @@ fn is_prescription(tokens: &[Token<'_>], range: &Range<usize>, parts: &[Part]) -
         only_parts &= gap.iter().all(is_field_gap);
         is_taken |= gap
             .iter()
-            .any(|t| t.is(flags::TAKING) && !t.is_word(&["on", "em"]));
+            .any(|t| t.is(flags::TAKING) && !t.is_word(word_set!("on em")));
         at = part.place.end;
     }
     only_parts &= !parts.is_empty() && tokens[at..range.end].iter().all(is_field_gap);
@@ -731,5 +703,5 @@ fn is_field_gap(token: &Token<'_>) -> bool {
     let words = flags::FILLER | flags::LABEL | flags::AND | flags::ARTICLE;
     token.sign().is_some()
         || token.is(words)
-        || token.is_word(&["by", "through", "via", "using", "into", "often", "how"])
+        || token.is_word(word_set!("by through via using into often how"))
 }

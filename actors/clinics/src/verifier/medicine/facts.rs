@@ -1,8 +1,8 @@
 //! Facts about medicines in the records, and the check of an answer against them.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
+use foldhash::{HashMap, HashMapExt, HashSet};
 use serde_json::Value;
 
 use crate::verifier::fold;
@@ -202,7 +202,9 @@ impl RecordedFacts {
             }
         }
         // Under an empty id, claims about all patients are found.
-        let is_new = self.fingerprints.insert(fingerprint(&claim));
+        let is_new = self
+            .fingerprints
+            .insert(fingerprint(&claim, self.fingerprints.hasher()));
         for patient in patients
             .into_iter()
             .chain(is_new.then(|| Some(String::new())))
@@ -632,13 +634,9 @@ impl Check<'_> {
 }
 
 /// Returns numbers that are equal for equal claims, whomever they concern.
-fn fingerprint(claim: &Claim) -> Vec<u64> {
+fn fingerprint(claim: &Claim, hasher: &impl BuildHasher) -> Vec<u64> {
     let mut all = Vec::with_capacity(16);
-    for substance in &claim.substances {
-        let mut hasher = DefaultHasher::new();
-        substance.hash(&mut hasher);
-        all.push(hasher.finish());
-    }
+    all.extend(claim.substances.iter().map(|s| hasher.hash_one(s)));
     if let Some(dose) = &claim.dose {
         let flags = (
             dose.kind,
@@ -647,9 +645,7 @@ fn fingerprint(claim: &Claim) -> Vec<u64> {
             dose.per,
             dose.is_strength,
         );
-        let mut hasher = DefaultHasher::new();
-        flags.hash(&mut hasher);
-        all.push(hasher.finish());
+        all.push(hasher.hash_one(flags));
         all.extend(dose.amounts.iter().map(|amount| amount.to_bits()));
     }
     if let Some(pieces) = &claim.pieces {

@@ -1,9 +1,12 @@
 //! Recognition of medicines: by two embedded lists, and by typical word endings.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use callboard_message::word_set;
+use foldhash::{HashMap, HashMapExt};
+
 use crate::verifier::fold;
+use crate::verifier::word_lists::MEDICINE_STEMS;
 
 use super::model::Substance;
 use super::token::{Text, Token};
@@ -53,9 +56,6 @@ pub(super) struct Lexicon {
 /// Lists of `data/medicines.txt` and `data/medicine_stems.txt`.
 pub(super) static LEXICON: LazyLock<Lexicon> =
     LazyLock::new(|| Lexicon::read(include_str!("../../../data/medicines.txt")));
-
-/// Stems of further medicines: one a line, sorted by bytes, after a header of lines with `#`.
-const STEMS: &str = include_str!("../../../data/medicine_stems.txt");
 
 impl Lexicon {
     fn read(data: &str) -> Self {
@@ -137,6 +137,7 @@ impl Lexicon {
     pub fn find(&self, tokens: &[Token<'_>]) -> Option<FoundMedicine> {
         let first = tokens.first()?.word()?;
         let mut key = stem(first);
+        let first_len = key.len();
         let mut entry = self.names.get(&key);
         let mut best = None;
         let mut words = 1;
@@ -158,23 +159,19 @@ impl Lexicon {
             words += 1;
             entry = self.names.get(&key);
         }
-        if let Some((index, is_weak, taken)) = best.or_else(|| self.alone(first)) {
+        if let Some((index, is_weak, taken)) = best {
             return Some(FoundMedicine {
                 substances: self.substances(index),
                 is_weak,
                 taken,
             });
         }
-        is_unlisted_medicine(first).map(|is_shown| FoundMedicine {
-            substances: vec![Substance::Other(stem(first), is_shown)],
+        key.truncate(first_len);
+        is_unlisted_medicine(first, &key).map(|is_shown| FoundMedicine {
+            substances: vec![Substance::Other(key, is_shown)],
             is_weak: false,
             taken: 1,
         })
-    }
-
-    fn alone(&self, word: &str) -> Option<(u16, bool, usize)> {
-        let (index, is_weak) = self.names.get(&stem(word))?.name?;
-        Some((index, is_weak, 1))
     }
 
     fn substances(&self, index: u16) -> Vec<Substance> {
@@ -229,140 +226,21 @@ impl Lexicon {
 
 /// Returns whether an unlisted word is a medicine: `Some(true)` if it is on the list of stems,
 /// `Some(false)` if it has the ending of one, `None` if neither.
-fn is_unlisted_medicine(word: &str) -> Option<bool> {
-    if is_listed_stem(word) {
+fn is_unlisted_medicine(word: &str, stem: &str) -> Option<bool> {
+    if word.len() >= STEM_LETTERS_MIN && MEDICINE_STEMS.contains(stem) {
         return Some(true);
     }
     (word.len() >= ENDING_LETTERS_MIN && has_medicine_ending(word)).then_some(false)
 }
 
-/// Returns whether the stem of a word is on the list of stems, by binary search of its lines.
-fn is_listed_stem(word: &str) -> bool {
-    if word.len() < STEM_LETTERS_MIN {
-        return false;
-    }
-    let wanted = stem(word);
-    let list = STEMS.as_bytes();
-    let (mut low, mut high) = (0, list.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        // The line that holds the byte in the middle.
-        let start = list[..middle]
-            .iter()
-            .rposition(|b| *b == b'\n')
-            .map_or(0, |at| at + 1);
-        let end = list[middle..]
-            .iter()
-            .position(|b| *b == b'\n')
-            .map_or(list.len(), |n| middle + n);
-        let line = &list[start..end];
-        // A header line sorts before any stem.
-        match line.cmp(wanted.as_bytes()) {
-            _ if line.first() == Some(&b'#') => low = end + 1,
-            std::cmp::Ordering::Equal => return true,
-            std::cmp::Ordering::Less => low = end + 1,
-            std::cmp::Ordering::Greater => high = start,
-        }
-    }
-    false
-}
-
 /// Endings that INNs share by class of medicine (WHO stem book), in English and Portuguese.
-const ENDINGS: &[&str] = &[
-    "mab",
-    "mabe",
-    "tinib",
-    "tinibe",
-    "pril",
-    "sartan",
-    "sartana",
-    "olol",
-    "vastatin",
-    "vastatina",
-    "conazol",
-    "conazole",
-    "cillin",
-    "cilina",
-    "thromycin",
-    "tromicina",
-    "floxacin",
-    "floxacino",
-    "cycline",
-    "ciclina",
-    "prazol",
-    "prazole",
-    "gliptin",
-    "gliptina",
-    "gliflozin",
-    "gliflozina",
-    "glutide",
-    "glutida",
-    "triptan",
-    "triptano",
-    "setron",
-    "setrona",
-    "azepam",
-    "zolam",
-    "dipine",
-    "dipino",
-    "parin",
-    "parina",
-    "xaban",
-    "xabana",
-    "agrel",
-    "grelor",
-    "oxetine",
-    "oxetina",
-    "lukast",
-    "thiazide",
-    "tiazida",
-    "semide",
-    "semida",
-    "platin",
-    "platina",
-    "rubicin",
-    "rubicina",
-    "taxel",
-    "trexate",
-    "trexato",
-    "fenac",
-    "fenaco",
-    "profen",
-    "profeno",
-    "oxicam",
-    "coxib",
-    "coxibe",
-    "fibrate",
-    "fibrato",
-    "glitazone",
-    "glitazona",
-    "tropium",
-    "tropio",
-    "dronate",
-    "dronato",
-    "ciclovir",
-    "cyclovir",
-    "ciclib",
-    "ciclibe",
-    "parib",
-    "paribe",
-    "citabine",
-    "citabina",
-    "terol",
-    "asone",
-    "asona",
-    "solone",
-    "solona",
-    "barbital",
-    "caine",
-    "caina",
-];
+const ENDINGS: &str = "mab mabe tinib tinibe pril sartan sartana olol vastatin vastatina conazol conazole cillin cilina thromycin tromicina floxacin floxacino cycline ciclina prazol prazole gliptin gliptina gliflozin gliflozina glutide glutida triptan triptano setron setrona azepam zolam dipine dipino parin parina xaban xabana agrel grelor oxetine oxetina lukast thiazide tiazida semide semida platin platina rubicin rubicina taxel trexate trexato fenac fenaco profen profeno oxicam coxib coxibe fibrate fibrato glitazone glitazona tropium tropio dronate dronato ciclovir cyclovir ciclib ciclibe parib paribe citabine citabina terol asone asona solone solona barbital caine caina";
 
 /// Words that end like a medicine and aren't one.
 const NOT_MEDICINES: &[&str] = &["cholesterol", "colesterol"];
 
 fn has_medicine_ending(word: &str) -> bool {
-    ENDINGS.iter().any(|ending| word.ends_with(ending)) && !NOT_MEDICINES.contains(&word)
+    word_set!(ENDINGS).ends(word, 0) && !NOT_MEDICINES.contains(&word)
 }
 
 /// Splits a name into runs of letters and runs of digits, as the tokens of a text are.
@@ -392,6 +270,9 @@ fn append_to_key(key: &mut String, word: &str) {
 /// Returns whether a word in folded form names a medicine, by a list or by its ending. Names that
 /// are also everyday words count.
 pub(in crate::verifier) fn is_medicine(folded: &str) -> bool {
+    if folded.chars().all(char::is_alphabetic) {
+        return LEXICON.find(&[Token::of_word(folded)]).is_some();
+    }
     let text = Text::read(folded);
     LEXICON.find(&text.tokens).is_some()
 }
@@ -412,22 +293,21 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
             bytes[2],
             b'p' | b't' | b'c' | b'q' | b'm' | b'f' | b'l' | b'n'
         );
-    let mut letters = word[usize::from(is_prothetic)..].chars().peekable();
-    while let Some(c) = letters.next() {
-        let next = letters.peek().copied();
-        if matches!(c, 'p' | 't' | 'c' | 'r') && next == Some('h') {
-            letters.next();
-        }
+    let mut at = usize::from(is_prothetic);
+    while at < bytes.len() {
+        let (c, next) = (bytes[at], bytes.get(at + 1).copied());
+        let is_pair = matches!(c, b'p' | b't' | b'c' | b'r') && next == Some(b'h');
+        at += if is_pair { 2 } else { 1 };
         let c = match (c, next) {
-            ('p', Some('h')) => 'f',
-            ('m', Some(next)) if !"aeiouympb".contains(next) => 'n',
-            ('y', _) => 'i',
-            ('w', _) => 'v',
-            ('k', _) => 'c',
+            (b'p', Some(b'h')) => b'f',
+            (b'm', Some(next)) if !b"aeiouympb".contains(&next) => b'n',
+            (b'y', _) => b'i',
+            (b'w', _) => b'v',
+            (b'k', _) => b'c',
             _ => c,
         };
-        if !out.ends_with(c) {
-            out.push(c);
+        if out.as_bytes().last() != Some(&c) {
+            out.push(char::from(c));
         }
     }
     let ended = out.strip_suffix("us").or_else(|| out.strip_suffix("um"));
@@ -437,20 +317,6 @@ pub(in crate::verifier) fn stem(word: &str) -> String {
         .len();
     out.truncate(kept.max(STEM_LETTERS_MIN - 2).min(out.len()));
     out
-}
-
-/// Everyday words, in lower case.
-static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    include_str!("../../../data/words_everyday.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .flat_map(str::split_whitespace)
-        .collect()
-});
-
-/// Returns whether a folded word is on the list of everyday words, and thus no medicine.
-pub(super) fn is_everyday(word: &str) -> bool {
-    EVERYDAY.contains(word)
 }
 
 /// Returns the medicine that a whole text names, without a dose or other words; `None` if it names
@@ -518,16 +384,5 @@ mod tests {
             assert_eq!(LEXICON.substances(index).len(), parts, "{}", generic.name);
             assert!(parts <= SUBSTANCES_MAX);
         }
-    }
-
-    /// Goal: every line of the list of stems is found. Method: order, form, and a search of each.
-    #[test]
-    fn stems_are_sorted() {
-        let stems: Vec<&str> = STEMS.lines().filter(|l| !l.starts_with('#')).collect();
-        assert!(stems.windows(2).all(|pair| pair[0] < pair[1]));
-        for line in stems.iter().filter(|line| line.len() >= STEM_LETTERS_MIN) {
-            assert!(is_listed_stem(line) || stem(line) != **line, "{line}");
-        }
-        assert!(!is_listed_stem("aaaaaaa") && !is_listed_stem("zzzzzzz"));
     }
 }

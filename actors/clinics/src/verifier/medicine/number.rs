@@ -1,5 +1,7 @@
 //! Numbers of a prescription, in digits and in words, English and Portuguese.
 
+use callboard_message::word_set;
+
 use super::model::UnitKind;
 use super::token::Token;
 use super::word_meanings::{SpelledNumber, flags, word_info};
@@ -28,7 +30,7 @@ pub(super) fn parse_number(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
         Some(Some(SpelledNumber::Scale(scale))) => Some((value * scale, taken + 1)),
         _ if tokens
             .get(taken)
-            .is_some_and(|t| t.is_glued && t.is_word(&["k"])) =>
+            .is_some_and(|t| t.is_glued && t.is_word(word_set!("k"))) =>
         {
             Some((value * 1e3, taken + 1))
         }
@@ -51,10 +53,10 @@ fn parse_fraction(rest: &[Token<'_>]) -> Option<(f64, usize)> {
 
 /// Parses "and a half", "e meio" at the start of `rest`.
 pub(super) fn parse_and_part(rest: &[Token<'_>]) -> Option<(f64, usize)> {
-    if !rest.first()?.is_word(&["and", "e"]) {
+    if !rest.first()?.is_word(word_set!("and e")) {
         return None;
     }
-    let article = usize::from(rest.get(1)?.is_word(&["a", "an", "um", "uma"]));
+    let article = usize::from(rest.get(1)?.is_word(word_set!("a an um uma")));
     match rest.get(1 + article)?.info().number {
         Some(SpelledNumber::Part(part)) => Some((part, 2 + article)),
         _ => None,
@@ -179,10 +181,10 @@ fn joint(rest: &[Token<'_>]) -> Option<(usize, bool)> {
     if first.is_sign('-') && first.is_glued && is_number(1) {
         return Some((1, false));
     }
-    if !first.is_word(&["and", "e", "y"]) {
+    if !first.is_word(word_set!("and e y")) {
         return None;
     }
-    let article = usize::from(rest.get(1)?.is_word(&["a", "an"]));
+    let article = usize::from(rest.get(1)?.is_word(word_set!("a an")));
     is_number(1 + article).then_some((1 + article, true))
 }
 
@@ -190,7 +192,7 @@ fn joint(rest: &[Token<'_>]) -> Option<(usize, bool)> {
 fn parse_decimals(rest: &[Token<'_>]) -> Option<(f64, usize)> {
     if !rest
         .first()?
-        .is_word(&["point", "virgula", "ponto", "comma", "decimal"])
+        .is_word(word_set!("point virgula ponto comma decimal"))
     {
         return None;
     }
@@ -221,7 +223,7 @@ fn decimal_digits(rest: &[Token<'_>]) -> Option<(f64, usize)> {
     let mut total = value(0)?;
     let (mut last, mut used) = (total, 1);
     while last >= 20.0 {
-        let is_joint = |t: &Token<'_>| t.is_word(&["e", "and"]) || t.is_sign('-');
+        let is_joint = |t: &Token<'_>| t.is_word(word_set!("e and")) || t.is_sign('-');
         let joint = usize::from(rest.get(used).is_some_and(is_joint));
         let floor = if last >= 100.0 { 100.0 } else { 10.0 };
         let Some(next) = value(used + joint).filter(|next| (1.0..floor).contains(next)) else {

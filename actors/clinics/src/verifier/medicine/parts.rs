@@ -1,7 +1,10 @@
 //! Parts of statements about medicines in a range of tokens: medicines, doses, schedules, routes.
 
-use std::collections::{HashMap, HashSet};
+use callboard_message::word_set;
+
 use std::ops::Range;
+
+use foldhash::{HashMap, HashSet};
 
 use super::lexicon::{LEXICON, stem};
 use super::model::{
@@ -312,28 +315,15 @@ fn follows_label(
     }
     let after_medicine =
         last.is_some_and(|p| p.is_medicine() && (p.place.end == from || p.place.end == named));
-    let is_labelled =
-        from > range.start && (from < at || tokens[from - 1].is_word(&["is", "of", "e"])) && {
+    let is_labelled = from > range.start
+        && (from < at || tokens[from - 1].is_word(word_set!("is of e")))
+        && {
             let label = if from < at {
                 from - 1
             } else {
                 from.saturating_sub(2).max(range.start)
             };
-            tokens[label].is_word(&[
-                "dose",
-                "dosage",
-                "strength",
-                "amount",
-                "dosagem",
-                "potencia",
-                "value",
-                "valor",
-                "quantity",
-                "qty",
-                "quantidade",
-                "posologia",
-                "concentracao",
-            ])
+            tokens[label].is_word(word_set!("dose dosage strength amount dosagem potencia value valor quantity qty quantidade posologia concentracao"))
         };
     after_medicine || is_labelled
 }
@@ -377,7 +367,7 @@ impl PartView<'_> {
                 let is_label = is_certain && knows && !before.iter().any(|t| t.is(flags::ACTIVITY))
                     || before
                         .iter()
-                        .any(|t| t.is_word(&["route", "via"]) || t.is(flags::TAKING));
+                        .any(|t| t.is_word(word_set!("route via")) || t.is(flags::TAKING));
                 let is_beside =
                     self.n > 0 && before.len() <= ROUTE_GAP_TOKENS_MAX && before.iter().all(is_gap);
                 let is_before = self.parts.get(self.n + 1).is_some_and(|p| {
@@ -445,15 +435,15 @@ impl PartView<'_> {
         // "Plaques on elbows, about 8% of the body" tells no taking.
         let is_stated = before
             .iter()
-            .any(|t| t.is(flags::LABEL | flags::TAKING) && !t.is_word(&["on", "em"]));
+            .any(|t| t.is(flags::LABEL | flags::TAKING) && !t.is_word(word_set!("on em")));
         let is_labelled = is_stated || before.iter().all(|t| t.sign().is_some());
         // "0.1% each time", "2% per dose"
         let after = &self.tokens[place.end..self.range.end.max(place.end)];
-        let is_each = matches!(after, [each, time, ..] if each.is_word(&["each", "every", "por", "cada"])
-                && time.is_word(&["time", "vez", "dose", "application"]))
+        let is_each = matches!(after, [each, time, ..] if each.is_word(word_set!("each every por cada"))
+                && time.is_word(word_set!("time vez dose application")))
             || self.tokens[place.clone()]
                 .iter()
-                .any(|t| t.is_word(&["dose", "application", "tomada"]))
+                .any(|t| t.is_word(word_set!("dose application tomada")))
             || after.iter().take(2).any(|t| t.is(flags::TAKING));
         // "0.05% of betamethasone dipropionate", "de dipropionato de betametasona"
         let is_of_medicine = after.first().is_some_and(|t| t.is(flags::OF))
@@ -483,9 +473,7 @@ fn is_gap(token: &Token<'_>) -> bool {
     let words = flags::FILLER | flags::LABEL | flags::TAKING | flags::AND | flags::ARTICLE;
     token.sign().is_some()
         || token.is(words)
-        || token.is_word(&[
-            "by", "through", "via", "using", "into", "form", "por", "pela", "forma",
-        ])
+        || token.is_word(word_set!("by through via using into form por pela forma"))
 }
 
 /// Returns whether the bound of a dose leaves its amount open.

@@ -1,7 +1,8 @@
 //! Ids of the patients whom a text concerns.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+
+use foldhash::{HashMap, HashSet};
 
 use crate::verifier::fold;
 

@@ -1,5 +1,7 @@
 //! Doses of a prescription, in English and Portuguese.
 
+use callboard_message::word_set;
+
 use super::model::{Amounts, Bound, Dose, DosePer, Pieces, Schedule, UnitKind};
 use super::number::{parse_and_part, parse_number, unit_at};
 use super::schedule::parse_schedule;
@@ -84,7 +86,7 @@ fn at_a_time(tokens: &[Token<'_>], number: f64, at: usize) -> Option<FoundDose> 
 
 /// Parses an article before a form as one: "a tablet".
 fn article(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
-    (tokens.first()?.is_word(&["a", "an"]) && form_at(tokens, 1).is_some()).then_some((1.0, 1))
+    (tokens.first()?.is_word(word_set!("a an")) && form_at(tokens, 1).is_some()).then_some((1.0, 1))
 }
 
 /// Parses amounts and their unit, after the number `first`: "5-10 mg", "875/125 mg", "50 mg". The
@@ -156,7 +158,7 @@ fn leads_to_unit(tokens: &[Token<'_>], at: usize) -> bool {
 
 /// Returns the unit of the next number in a list with `and`: that of 5 in "50 and 5 mg".
 fn borrowed_unit(tokens: &[Token<'_>], at: usize) -> Option<(UnitKind, f64, usize)> {
-    if !tokens.get(at)?.is_word(&["and", "e"]) {
+    if !tokens.get(at)?.is_word(word_set!("and e")) {
         return None;
     }
     let (_, taken) = parse_number(tokens.get(at + 1..)?)?;
@@ -182,7 +184,7 @@ fn joint_at(tokens: &[Token<'_>], at: usize) -> Option<(Joint, usize)> {
         Some('-' | '±' | '~') => Some((Joint::Range, 1)),
         Some(_) => None,
         None => token
-            .is_word(&["to", "or", "ou", "a", "ate"])
+            .is_word(word_set!("to or ou a ate"))
             .then_some((Joint::Range, 1)),
     }
 }
@@ -220,7 +222,7 @@ fn is_total_after(tokens: &[Token<'_>], at: usize) -> bool {
         .unwrap_or_default()
         .iter()
         .take(TOTAL_TOKENS_MAX);
-    opens && !inside.any(|t| t.is(flags::EACH) || t.is_word(&["apiece", "per", "por"]))
+    opens && !inside.any(|t| t.is(flags::EACH) || t.is_word(word_set!("apiece per por")))
 }
 
 /// Parses what follows a dose that is the strength of one piece: "tablets", "tablets x 2".
@@ -263,7 +265,7 @@ fn cut_after(rest: &[Token<'_>]) -> Option<f64> {
     let near = &rest[..rest.len().min(TOTAL_TOKENS_MAX)];
     let is_cut = near.windows(2).any(|pair| {
         CUTS.iter()
-            .any(|(a, b)| pair[0].is_word(&[*a]) && pair[1].is_word(&[*b]))
+            .any(|(a, b)| pair[0].word() == Some(a) && pair[1].word() == Some(b))
     });
     is_cut.then_some(0.5)
 }
@@ -278,7 +280,7 @@ fn pieces(kind: UnitKind, number: f64) -> Pieces {
 
 /// Parses a number of pieces after a strength: "x 2". A number of times a day or of days isn't one.
 fn multiplier(tokens: &[Token<'_>], at: usize) -> Option<(f64, usize)> {
-    if !tokens.get(at)?.is_word(&["x"]) && !sign(tokens, at, '*') {
+    if !tokens.get(at)?.is_word(word_set!("x")) && !sign(tokens, at, '*') {
         return None;
     }
     let (n, taken) = parse_number(tokens.get(at + 1..)?)?;
@@ -288,16 +290,13 @@ fn multiplier(tokens: &[Token<'_>], at: usize) -> Option<(f64, usize)> {
             let info = t.info();
             info.period.is_some()
                 || info.schedule.is_some()
-                || t.is_word(&["a", "ao", "per", "por", "times", "vezes", "x", "na"])
+                || t.is_word(word_set!("a ao per por times vezes x na"))
         });
     (!is_time).then_some((n, 1 + taken))
 }
 
 /// Words between a part and the piece that it is of: "half of each tablet".
-const BEFORE_PIECE: &[&str] = &[
-    "a", "an", "of", "de", "um", "uma", "the", "do", "da", "one", "each", "cada", "his", "her",
-    "their", "this", "that",
-];
+const BEFORE_PIECE: &str = "a an of de um uma the do da one each cada his her their this that";
 
 /// Parses a part of a piece: "half a tablet", "half of a 200 mg tablet", "half of 50 mg". `value` is
 /// the number before, and `at` the index of the token after it. `None` if the number isn't below 1,
@@ -310,7 +309,7 @@ fn part_of_piece(tokens: &[Token<'_>], value: f64, at: usize) -> Option<FoundDos
     let skip = tokens[at..]
         .iter()
         .take(HALF_TOKENS_MAX)
-        .take_while(|t| t.is_word(BEFORE_PIECE))
+        .take_while(|t| t.is_word(word_set!(BEFORE_PIECE)))
         .count();
     let from = at + skip;
     let part = |kind: UnitKind, taken: usize| {
@@ -339,18 +338,15 @@ fn part_of_piece(tokens: &[Token<'_>], value: f64, at: usize) -> Option<FoundDos
 /// Parses a dose relative to another one: "half the recorded dose", "double dose", "o dobro da
 /// dose". It is read as pieces of a dose.
 fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
-    const FACTORS: [(&str, f64); 9] = [
-        ("half", 0.5),
-        ("metade", 0.5),
-        ("quarter", 0.25),
-        ("third", 1.0 / 3.0),
-        ("double", 2.0),
-        ("twice", 2.0),
-        ("dobro", 2.0),
-        ("triple", 3.0),
-        ("triplo", 3.0),
-    ];
     let first = tokens.first()?.word()?;
+    let factor = match first {
+        "half" | "metade" => 0.5,
+        "quarter" => 0.25,
+        "third" => 1.0 / 3.0,
+        "double" | "twice" | "dobro" => 2.0,
+        "triple" | "triplo" => 3.0,
+        _ => return None,
+    };
     // "takes only half", "half once daily"
     let is_alone = matches!(first, "half" | "metade")
         && tokens.get(1).is_none_or(|t| {
@@ -363,26 +359,17 @@ fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
             ..FoundDose::default()
         });
     }
-    let (_, factor) = FACTORS.iter().find(|(word, _)| *word == first)?;
-    let is_link =
-        |t: &&Token<'_>| t.is_word(BEFORE_PIECE) || t.is_sign('-') || t.is_word(RELATED_DOSES);
+    let is_link = |t: &&Token<'_>| {
+        t.is_word(word_set!(BEFORE_PIECE)) || t.is_sign('-') || t.is_word(word_set!(RELATED_DOSES))
+    };
     let skip = tokens[1..]
         .iter()
         .take(HALF_TOKENS_MAX)
         .take_while(is_link)
         .count();
     let is_dose = |at: usize| {
-        let words = [
-            "it",
-            "them",
-            "dose",
-            "dosage",
-            "amount",
-            "dosagem",
-            "quantity",
-            "quantidade",
-        ];
-        tokens.get(at).is_some_and(|t| t.is_word(&words))
+        let words = word_set!("it them dose dosage amount dosagem quantity quantidade");
+        tokens.get(at).is_some_and(|t| t.is_word(words))
     };
     // "twice the losartan dose": the medicine stays.
     let is_before_name = || word(tokens, 1 + skip) != "" && is_dose(2 + skip);
@@ -392,30 +379,14 @@ fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
         false => return None,
     };
     Some(FoundDose {
-        pieces: Some(pieces(UnitKind::Tablet, *factor)),
+        pieces: Some(pieces(UnitKind::Tablet, factor)),
         taken,
         ..FoundDose::default()
     })
 }
 
 /// Words that tell to which dose another one is relative.
-const RELATED_DOSES: &[&str] = &[
-    "recorded",
-    "usual",
-    "prescribed",
-    "normal",
-    "current",
-    "previous",
-    "original",
-    "registrada",
-    "habitual",
-    "prescrita",
-    "atual",
-    "anterior",
-    "standard",
-    "listed",
-    "daily",
-];
+const RELATED_DOSES: &str = "recorded usual prescribed normal current previous original registrada habitual prescrita atual anterior standard listed daily";
 
 /// Parses pieces of a stated strength: "two 25 mg tablets", "2 x 25 mg". `number` is the number
 /// before, and `at` the index of the token after it.
@@ -426,7 +397,7 @@ fn pieces_of_strength(tokens: &[Token<'_>], number: f64, at: usize) -> Option<Fo
         .get(from..)?
         .iter()
         .take(2)
-        .take_while(|t| t.is_word(&["of", "the", "de", "dos", "das"]))
+        .take_while(|t| t.is_word(word_set!("of the de dos das")))
         .count();
     let strength_at = from + links;
     let (amount, taken) = parse_number(tokens.get(strength_at..)?)?;
@@ -509,7 +480,7 @@ pub(super) fn denominators(
                 let is_laboratory = dose.kind == UnitKind::Mass
                     && tokens[..*at]
                         .iter()
-                        .any(|t| t.is_word(&["ng", "pg", "nanograms", "nanogramas", "picograms"]));
+                        .any(|t| t.is_word(word_set!("ng pg nanograms nanogramas picograms")));
                 dose.per = Some(if is_laboratory {
                     DosePer::Laboratory
                 } else {
@@ -591,14 +562,10 @@ pub(super) fn bound_before(tokens: &[Token<'_>], at: usize) -> Bound {
     if last.is_some_and(|t| t.is_sign('<')) {
         return Bound::Below;
     }
-    if last.is_some_and(|t| t.is_word(&["than", "de", "que"])) {
+    if last.is_some_and(|t| t.is_word(word_set!("than de que"))) {
         return match before(2) {
-            Some(t) if t.is_word(&["more", "greater", "higher", "mais", "maior", "acima"]) => {
-                Bound::Above
-            }
-            Some(t) if t.is_word(&["less", "lower", "fewer", "menos", "menor", "abaixo"]) => {
-                Bound::Below
-            }
+            Some(t) if t.is_word(word_set!("more greater higher mais maior acima")) => Bound::Above,
+            Some(t) if t.is_word(word_set!("less lower fewer menos menor abaixo")) => Bound::Below,
             _ => Bound::Exact,
         };
     }

@@ -1,7 +1,8 @@
 //! Plausible ranges of doses: a record with a slip of a unit or decimal point isn't repeated.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::compare::single_dose;
 use super::lexicon::{LEXICON, whole_medicine};

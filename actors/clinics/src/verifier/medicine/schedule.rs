@@ -1,5 +1,7 @@
 //! Schedules, times of day, durations and routes of a prescription, in English and Portuguese.
 
+use callboard_message::word_set;
+
 use super::model::{Routes, Schedule, Times, routes, times};
 use super::number::parse_number;
 use super::token::Token;
@@ -117,27 +119,22 @@ fn named_schedule(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
 /// Parses a part of the day after a preposition: "at bedtime", "before going to bed", "na hora de
 /// dormir". Returns the number of tokens; `None` if there is none.
 fn part_of_day(tokens: &[Token<'_>]) -> Option<usize> {
-    const BEFORE: &[&str] = &[
-        "at", "in", "on", "before", "after", "with", "during", "by", "ao", "a", "antes", "depois",
-        "apos", "na", "no", "pela", "pelo", "de", "da", "com", "durante", "logo", "around",
-    ];
-    const LINKS: &[&str] = &[
-        "the", "going", "to", "his", "her", "se", "o", "a", "de", "do", "da", "ao", "hora", "time",
-        "of", "late", "early",
-    ];
-    if !tokens.first()?.is_word(BEFORE) {
+    const BEFORE: &str = "at in on before after with during by ao a antes depois apos na no pela pelo de da com durante logo around";
+    const LINKS: &str = "the going to his her se o a de do da ao hora time of late early";
+    if !tokens.first()?.is_word(word_set!(BEFORE)) {
         return None;
     }
     let links = tokens[1..]
         .iter()
         .take(DAY_PART_LINKS_MAX)
-        .take_while(|t| t.is_word(LINKS))
+        .take_while(|t| t.is_word(word_set!(LINKS)))
         .count();
     let named = tokens.get(1 + links)?;
-    let is_place = named.is_word(&["bed"]) && !tokens[0].is_word(&["before", "at", "after"]);
+    let is_place =
+        named.is_word(word_set!("bed")) && !tokens[0].is_word(word_set!("before at after"));
     let is_part = named.info().times & times::OF_DAY != 0
         && named.info().schedule.is_none()
-        && !named.is_word(&["am", "pm"]);
+        && !named.is_word(word_set!("am pm"));
     (is_part && !is_place).then_some(2 + links)
 }
 
@@ -156,7 +153,7 @@ fn times_in_period(tokens: &[Token<'_>], n: f64, from: usize) -> Option<FoundSch
     let mut every = 1.0;
     if sign(tokens, at, '/') || sign(tokens, at, '-') {
         at += 1;
-    } else if tokens.get(at)?.is_word(BEFORE_PERIOD) {
+    } else if tokens.get(at)?.is_word(word_set!(BEFORE_PERIOD)) {
         at += 1;
         at += usize::from(matches!(
             word(tokens, at),
@@ -176,24 +173,15 @@ fn times_in_period(tokens: &[Token<'_>], n: f64, from: usize) -> Option<FoundSch
 }
 
 /// Words between a number of times and the period.
-const BEFORE_PERIOD: &[&str] = &[
-    "a", "per", "ao", "por", "each", "every", "na", "pela", "in", "cada", "an", "de", "em", "no",
-    "the", "todo", "todos", "toda", "todas",
-];
+const BEFORE_PERIOD: &str =
+    "a per ao por each every na pela in cada an de em no the todo todos toda todas";
 
 /// Parses the number of doses into which the total of a day is divided: "in two divided doses",
 /// "dividido em 2 doses".
 fn division(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
-    const DIVIDED: &[&str] = &[
-        "divided",
-        "split",
-        "dividido",
-        "dividida",
-        "divididos",
-        "divididas",
-    ];
-    let first = usize::from(tokens.first()?.is_word(DIVIDED));
-    if !tokens.get(first)?.is_word(&["in", "into", "em"]) {
+    const DIVIDED: &str = "divided split dividido dividida divididos divididas";
+    let first = usize::from(tokens.first()?.is_word(word_set!(DIVIDED)));
+    if !tokens.get(first)?.is_word(word_set!("in into em")) {
         return None;
     }
     let (number, taken) = tokens.get(first + 1..).and_then(parse_number)?;
@@ -202,15 +190,15 @@ fn division(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
     for _ in 0..DIVISION_WORDS_MAX {
         let token = tokens.get(at)?;
         at += 1;
-        if token.is_word(&["doses", "tomadas", "portions", "intakes", "administracoes"]) {
+        if token.is_word(word_set!("doses tomadas portions intakes administracoes")) {
             let schedule = Schedule {
                 is_division: true,
                 ..Schedule::times(number)
             };
             return FoundSchedule::new(schedule, at).filter(|_| is_divided && number >= 1.0);
         }
-        is_divided |=
-            token.is_word(DIVIDED) || token.is_word(&["equal", "separate", "iguais", "separadas"]);
+        is_divided |= token.is_word(word_set!(DIVIDED))
+            || token.is_word(word_set!("equal separate iguais separadas"));
         token.word()?;
     }
     None
@@ -406,32 +394,23 @@ fn clock_times(tokens: &[Token<'_>]) -> Option<FoundSchedule> {
 /// Parses "as needed" and the like at the start of `tokens`. Returns how many tokens it has; `None`
 /// if there is none.
 pub(super) fn parse_as_needed(tokens: &[Token<'_>]) -> Option<usize> {
-    const NEEDED: &[&str] = &[
-        "needed",
-        "required",
-        "necessary",
-        "necessario",
-        "necessaria",
-        "preciso",
-        "precisar",
-        "precise",
-        "necessidade",
-    ];
-    let begins = tokens.first()?.is_word(&[
-        "as", "if", "when", "whenever", "where", "only", "in", "se", "quando", "caso", "conforme",
-        "em", "apenas", "somente", "so", "segundo", "sempre",
-    ]);
+    const NEEDED: &str =
+        "needed required necessary necessario necessaria preciso precisar precise necessidade";
+    let begins = tokens.first()?.is_word(word_set!("as if when whenever where only in se quando caso conforme em apenas somente so segundo sempre"));
     let links = tokens[1..]
         .iter()
         .take(NEED_LINKS_MAX)
         .take_while(|t| {
-            t.is_word(&[
-                "and", "if", "when", "as", "is", "it", "case", "of", "se", "quando", "que", "for",
-                "seja", "a", "caso", "de", "houver", "e",
-            ])
+            t.is_word(word_set!(
+                "and if when as is it case of se quando que for seja a caso de houver e"
+            ))
         })
         .count();
-    if begins && tokens.get(1 + links).is_some_and(|t| t.is_word(NEEDED)) {
+    if begins
+        && tokens
+            .get(1 + links)
+            .is_some_and(|t| t.is_word(word_set!(NEEDED)))
+    {
         return Some(2 + links);
     }
     match (word(tokens, 0), word(tokens, 1), word(tokens, 1 + links)) {
@@ -447,7 +426,7 @@ pub(super) fn parse_as_needed(tokens: &[Token<'_>]) -> Option<usize> {
 /// day.
 pub(super) fn parse_duration(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
     let first = tokens.first()?;
-    let mut at = usize::from(first.is(flags::BEFORE_DURATION) || first.is_word(&["x"]));
+    let mut at = usize::from(first.is(flags::BEFORE_DURATION) || first.is_word(word_set!("x")));
     if at == 0 {
         return None;
     }
@@ -477,9 +456,11 @@ pub(super) fn parse_duration(tokens: &[Token<'_>]) -> Option<(f64, usize)> {
     Some((n / period, at + 1))
 }
 
+type Site = (&'static [&'static str], Routes, Routes, Routes);
+
 /// Places of the body by which a medicine enters: words, and the routes in or on it, under it, and
 /// through it.
-const SITES: &[(&[&str], Routes, Routes, Routes)] = &[
+const SITES: &[Site] = &[
     (
         &["mouth", "os", "boca"],
         routes::ORAL,
@@ -574,60 +555,45 @@ const ROUTE_LINKS_MAX: usize = 4;
 /// of one route are one: "subcutaneous injection". Returns the route and how many tokens it has;
 /// `None` if there is none.
 pub(super) fn parse_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
-    const IN: &[&str] = &[
-        "in", "into", "inside", "on", "onto", "to", "up", "over", "by", "per", "via", "na", "no",
-        "nas", "nos", "em", "ao", "aos", "sobre", "por", "pela", "pelo", "pelas", "pelos",
-        "dentro",
-    ];
-    const UNDER: &[&str] = &[
-        "under",
-        "beneath",
-        "below",
-        "underneath",
-        "sob",
-        "embaixo",
-        "debaixo",
-        "abaixo",
-    ];
-    const THROUGH: &[&str] = &["through", "across", "atraves"];
-    const BY: &[&str] = &[
-        "by", "via", "per", "as", "through", "with", "using", "por", "pela", "pelo", "como", "em",
-        "com",
-    ];
+    const IN: &str = "in into inside on onto to up over by per via na no nas nos em ao aos sobre por pela pelo pelas pelos dentro";
+    const UNDER: &str = "under beneath below underneath sob embaixo debaixo abaixo";
+    const THROUGH: &str = "through across atraves";
+    const BY: &str = "by via per as through with using por pela pelo como em com";
     let first = tokens.first()?;
     first.word()?;
     let links = tokens[1..]
         .iter()
         .take(ROUTE_LINKS_MAX)
-        .take_while(|t| t.is_word(ROUTE_LINKS))
+        .take_while(|t| t.is_word(word_set!(ROUTE_LINKS)))
         .count();
     let place = word(tokens, 1 + links);
     // "no skin changes" in English
     const MASCULINE: &[&str] = &[
         "nariz", "olho", "ouvido", "musculo", "reto", "anus", "pulmao", "couro",
     ];
-    let is_none = first.is_word(&["no"]) && !MASCULINE.contains(&place);
-    let site = SITES.iter().find(|(words, ..)| words.contains(&place));
-    if let Some((_, on, under, through)) = site.filter(|_| !is_none) {
-        let places = [(IN, on), (UNDER, under), (THROUGH, through)];
-        let found = places.iter().find(|(words, _)| first.is_word(words));
-        if let Some((_, route)) = found {
-            return Some((**route, 2 + links));
-        }
+    let is_none = first.is_word(word_set!("no")) && !MASCULINE.contains(&place);
+    let way: Option<fn(&Site) -> Routes> = match first {
+        _ if is_none => None,
+        t if t.is_word(word_set!(IN)) => Some(|site| site.1),
+        t if t.is_word(word_set!(UNDER)) => Some(|site| site.2),
+        t if t.is_word(word_set!(THROUGH)) => Some(|site| site.3),
+        _ => None,
+    };
+    let site = || SITES.iter().find(|(words, ..)| words.contains(&place));
+    if let Some((way, site)) = way.and_then(|way| Some((way, site()?))) {
+        return Some((way(site), 2 + links));
     }
     if let Some((route, taken)) = named_route(tokens) {
         return Some((route, taken));
     }
     let (route, taken) = tokens.get(1 + links..).and_then(named_route)?;
-    first.is_word(BY).then_some((route, 1 + links + taken))
+    first
+        .is_word(word_set!(BY))
+        .then_some((route, 1 + links + taken))
 }
 
 /// Words between a preposition and a place or route.
-const ROUTE_LINKS: &[&str] = &[
-    "the", "a", "an", "each", "both", "either", "every", "one", "his", "her", "their", "affected",
-    "left", "right", "o", "os", "as", "da", "do", "de", "das", "dos", "cada", "ambos", "ambas",
-    "via", "uma", "um", "seu", "sua",
-];
+const ROUTE_LINKS: &str = "the a an each both either every one his her their affected left right o os as da do de das dos cada ambos ambas via uma um seu sua";
 
 /// Parses words of one route at the start of `tokens`: "oral route", "intravenous infusion", "eye
 /// drops".
@@ -643,7 +609,7 @@ fn named_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
     while let Some(next) = tokens.get(taken) {
         match next.info().route {
             Some(other) if route & other & !routes::FORM != 0 => route &= other,
-            None if next.is_word(&["route"]) => {}
+            None if next.is_word(word_set!("route")) => {}
             _ => break,
         }
         taken += 1;

@@ -1,5 +1,7 @@
 //! Attitude of a sentence to a medicine that it names: taken, denied, stopped.
 
+use callboard_message::word_set;
+
 use std::ops::Range;
 
 use super::model::Stance;
@@ -26,37 +28,25 @@ pub(super) fn stance(tokens: &[Token<'_>], range: &Range<usize>, place: &Range<u
             // "doesn't take", "is no longer on"
             let near = before[n + 1..].iter().take(3);
             let is_not_taken = near.take_while(|t| !t.is_sign(',')).any(|t| {
-                t.is_word(&[
-                    "take",
-                    "taking",
-                    "takes",
-                    "on",
-                    "use",
-                    "using",
-                    "receive",
-                    "receiving",
-                    "toma",
-                    "usa",
-                    "recebe",
-                    "tomando",
-                    "usando",
-                ])
+                t.is_word(word_set!("take taking takes on use using receive receiving toma usa recebe tomando usando"))
             });
             let of_person = n == 0
                 || !before[..n]
                     .iter()
-                    .any(|t| t.is_word(&["nobody", "none", "ninguem", "nenhum"]));
+                    .any(|t| t.is_word(word_set!("nobody none ninguem nenhum")));
             let is_whole = !before[n + 1..]
                 .iter()
-                .any(|t| t.is_word(&["other", "outro", "more", "mais", "any", "change", "missed"]));
+                .any(|t| t.is_word(word_set!("other outro more mais any change missed")));
             return if is_not_taken
                 && of_person
                 && is_whole
-                && !token.is_word(&[
-                    "no", "none", "nobody", "nenhum", "nenhuma", "ninguem", "sem", "without",
-                ])
-                || token.is_word(&["no"])
-                    && before.get(n + 1).is_some_and(|t| t.is_word(&["longer"]))
+                && !token.is_word(word_set!(
+                    "no none nobody nenhum nenhuma ninguem sem without"
+                ))
+                || token.is_word(word_set!("no"))
+                    && before
+                        .get(n + 1)
+                        .is_some_and(|t| t.is_word(word_set!("longer")))
                     && is_not_taken
             {
                 Stance::NotTaken
@@ -115,21 +105,6 @@ pub(super) fn denies_record(before: &[Token<'_>]) -> bool {
         return false;
     };
     before[at..].iter().any(|t| {
-        t.is_word(&[
-            "record",
-            "records",
-            "recorded",
-            "mention",
-            "evidence",
-            "entry",
-            "indication",
-            "sign",
-            "registro",
-            "registros",
-            "mencao",
-            "indicacao",
-            "evidencia",
-            "indicio",
-        ])
+        t.is_word(word_set!("record records recorded mention evidence entry indication sign registro registros mencao indicacao evidencia indicio"))
     })
 }

@@ -3,10 +3,11 @@
 
 use std::rc::Rc;
 
-use callboard_message::text::is_one_of;
+use callboard_message::{is_one_of, word_set};
 use serde_json::{Map, Value};
 
 use crate::verifier::fold;
+use crate::verifier::spans::plain_key;
 
 use super::lexicon::LEXICON;
 use super::number::unit_at;
@@ -146,8 +147,9 @@ impl Walk {
     }
 
     fn object(&mut self, map: &Map<String, Value>, place: &ValuePlace<'_>) -> Loose {
+        let keys: Vec<String> = map.keys().map(|key| plain_key(key)).collect();
         let place = &ValuePlace {
-            patient: patient_of(map, place),
+            patient: patient_of(map, &keys, place),
             ..place.clone()
         };
         let mut loose = Loose {
@@ -156,18 +158,17 @@ impl Walk {
         };
         let mut own: Fields = Vec::new();
         let mut texts: Vec<String> = Vec::new();
-        let is_dosed = has_any_key(map, PRESCRIPTION_KEYS);
+        let is_dosed = keys.iter().any(|key| is_one_of!(key, PRESCRIPTION_KEYS));
         self.parallel_arrays(map, place);
-        timing_fields(map, &mut own);
-        for (key, value) in map {
-            let plain = plain_key(key);
+        timing_fields(map, &keys, &mut own);
+        for ((key, value), plain) in map.iter().zip(&keys) {
             let is_scalar = !value.is_object() && !value.is_array();
-            if is_scalar && (is_echo(&plain) || is_one_of(&plain, PATIENT_KEYS)) {
+            if is_scalar && (is_echo(plain) || is_one_of!(plain, PATIENT_KEYS)) {
                 continue;
             }
             let below = ValuePlace {
                 key,
-                in_list: place.in_list || is_medication_key(&plain),
+                in_list: place.in_list || is_medication_key(plain),
                 patient: patient_key(key).or_else(|| place.patient.clone()),
             };
             let named = medicine_key(key, value);
@@ -185,7 +186,7 @@ impl Walk {
                 }
                 Some(text) => {
                     let takes_name = is_dosed || below.in_list;
-                    match field_kind(&plain, &text, value, takes_name) {
+                    match field_kind(plain, &text, value, takes_name) {
                         Field::Medicine => loose.medicines.push(text),
                         Field::Part(rank) => own.push((rank, text)),
                         Field::AmountWithUnit(unit) => {
@@ -327,18 +328,20 @@ impl Walk {
 /// Returns the fields of an array whose items are a key and a value each: `[{"key": "dose", "value":
 /// "50 mg"}]`; `None` for other arrays.
 fn named_values(items: &[Value]) -> Option<Map<String, Value>> {
-    let field = |map: &Map<String, Value>, keys: &str| {
-        let found = map.iter().find(|(key, _)| is_one_of(&plain_key(key), keys));
+    let field = |map: &Map<String, Value>, is_named: fn(&str) -> bool| {
+        let found = map.iter().find(|(key, _)| is_named(&plain_key(key)));
         found.map(|(_, value)| value.clone())
     };
     let mut fields = Map::new();
     for item in items {
         let map = item.as_object().filter(|map| map.len() == 2)?;
-        let key = field(
-            map,
-            "key k field attribute attr property prop label campo chave",
-        )?;
-        let value = field(map, "value v val valor")?;
+        let key = field(map, |key| {
+            is_one_of!(
+                key,
+                "key k field attribute attr property prop label campo chave"
+            )
+        })?;
+        let value = field(map, |key| is_one_of!(key, "value v val valor"))?;
         fields.insert(key.as_str()?.to_owned(), value);
     }
     (fields.len() > 1 && fields.len() == items.len()).then_some(fields)
@@ -367,30 +370,30 @@ enum Field {
 }
 
 fn field_kind(key: &str, text: &str, value: &Value, takes_name: bool) -> Field {
-    if is_one_of(key, MEDICINE_KEYS) || takes_name && is_one_of(key, NAME_KEYS) {
+    if is_one_of!(key, MEDICINE_KEYS) || takes_name && is_one_of!(key, NAME_KEYS) {
         return if value.is_string() {
             Field::Medicine
         } else {
             Field::Other
         };
     }
-    if is_one_of(key, DOSE_KEYS) {
+    if is_one_of!(key, DOSE_KEYS) {
         let units = ["mcg", "mg", "ml", "iu", "g"];
         let unit = units
             .into_iter()
             .find(|unit| key.ends_with(unit) && key.len() > unit.len() && !value.is_string());
         return unit.map_or(Field::Part(Rank::Amount), Field::AmountWithUnit);
     }
-    if is_one_of(key, UNIT_KEYS) {
+    if is_one_of!(key, UNIT_KEYS) {
         return Field::Part(Rank::Unit);
     }
-    if is_one_of(key, SCHEDULE_KEYS) {
+    if is_one_of!(key, SCHEDULE_KEYS) {
         return match value {
             Value::Number(_) => Field::Other,
             _ => Field::Part(Rank::Schedule),
         };
     }
-    if is_one_of(key, ROUTE_KEYS) {
+    if is_one_of!(key, ROUTE_KEYS) {
         return Field::Part(Rank::Route);
     }
     if !value.is_string() {
@@ -492,30 +495,37 @@ fn unknown_amount(map: &Map<String, Value>, own: &mut Fields) {
     }
 }
 
-/// Adds the schedule that several fields state in numbers: `times_per_day`, `interval_hours`, or
+/// Adds the schedule that several fields of an object, whose plain keys are `keys`, state in numbers: `times_per_day`, `interval_hours`, or
 /// `frequency`, `period` and `period_unit`.
-fn timing_fields(map: &Map<String, Value>, own: &mut Fields) {
-    let number = |keys: &str| {
-        map.iter()
-            .find(|(key, _)| is_one_of(&plain_key(key), keys))
-            .and_then(|(_, value)| value.as_f64())
-            .filter(|n| *n > 0.0)
+fn timing_fields(map: &Map<String, Value>, keys: &[String], own: &mut Fields) {
+    let find = |is_named: fn(&str) -> bool| {
+        let found = keys.iter().position(|key| is_named(key))?;
+        map.values().nth(found)
     };
-    if let Some(n) = number("timesperday timesaday perday dosesperday vezesaodia vezespordia") {
+    let number = |is_named| find(is_named).and_then(Value::as_f64).filter(|n| *n > 0.0);
+    if let Some(n) = number(|key| {
+        is_one_of!(
+            key,
+            "timesperday timesaday perday dosesperday vezesaodia vezespordia"
+        )
+    }) {
         own.push((Rank::Schedule, format!("{n} times a day")));
     }
-    if let Some(n) = number("intervalhours everyhours hours intervalh qh intervalohoras") {
+    if let Some(n) = number(|key| {
+        is_one_of!(
+            key,
+            "intervalhours everyhours hours intervalh qh intervalohoras"
+        )
+    }) {
         own.push((Rank::Schedule, format!("every {n} hours")));
     }
-    let unit = map
-        .iter()
-        .find(|(key, _)| is_one_of(&plain_key(key), "periodunit periodunits"));
+    let unit = find(|key| matches!(key, "periodunit" | "periodunits"));
     match (
-        number("frequency frequencia freq"),
-        unit.and_then(|(_, v)| v.as_str()),
+        number(|key| matches!(key, "frequency" | "frequencia" | "freq")),
+        unit.and_then(Value::as_str),
     ) {
         (Some(n), Some(unit)) => {
-            let period = number("period").unwrap_or(1.0);
+            let period = number(|key| key == "period").unwrap_or(1.0);
             own.push((Rank::Schedule, format!("{n} times per {period} {unit}")));
         }
         (Some(n), None) => own.push((Rank::Schedule, format!("{n} times a day"))),
@@ -542,17 +552,6 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns a key in folded form, with ASCII letters and digits only.
-fn plain_key(key: &str) -> String {
-    let mut plain = if key.is_ascii() {
-        key.to_ascii_lowercase()
-    } else {
-        fold(key)
-    };
-    plain.retain(|c| c.is_ascii_alphanumeric());
-    plain
-}
-
 fn is_medicine_name(text: &str) -> bool {
     text.len() <= FIELD_BYTES_MAX && names_medicine(text)
 }
@@ -569,18 +568,7 @@ fn names_medicine(text: &str) -> bool {
         t.sign().is_some()
             || info.unit.is_some_and(|(kind, _)| kind.is_count())
             || info.route.is_some()
-            || t.is_word(&[
-                "xr",
-                "er",
-                "sr",
-                "cr",
-                "la",
-                "xl",
-                "retard",
-                "hcl",
-                "sodium",
-                "potassium",
-            ])
+            || t.is_word(word_set!("xr er sr cr la xl retard hcl sodium potassium"))
     };
     read.tokens[found.taken..].iter().all(is_form)
 }
@@ -588,7 +576,7 @@ fn names_medicine(text: &str) -> bool {
 /// Returns the medicine that a key names, and the unit or dose after it, if any: `losartan`,
 /// `losartan_mg`, `losartan_50_mg`. `None` if it names none.
 fn medicine_key(key: &str, value: &Value) -> Option<(String, String)> {
-    if key.len() > FIELD_BYTES_MAX || is_one_of(&key.to_ascii_lowercase(), MEDICINE_KEYS) {
+    if key.len() > FIELD_BYTES_MAX || is_one_of!(&key.to_ascii_lowercase(), MEDICINE_KEYS) {
         return None;
     }
     let spaced = fold(&key.replace(['_', '-', '.'], " "));
@@ -615,14 +603,19 @@ fn patient_key(key: &str) -> Option<Rc<str>> {
     is_id.then(|| Rc::from(key))
 }
 
-/// Returns the id of the patient whom an object concerns: its own, or that of the objects around.
+/// Returns the id of the patient whom an object with these plain keys concerns: its own, or that of the objects around.
 /// A plain `id`, or any value that looks like an id, counts only outside of lists of medicines and
 /// of a patient's object.
-fn patient_of(map: &Map<String, Value>, place: &ValuePlace<'_>) -> Option<Rc<str>> {
-    let own = map
+fn patient_of(
+    map: &Map<String, Value>,
+    keys: &[String],
+    place: &ValuePlace<'_>,
+) -> Option<Rc<str>> {
+    let own = keys
         .iter()
-        .find(|(key, _)| is_one_of(&plain_key(key), PATIENT_KEYS))
-        .and_then(|(_, value)| scalar_text(value));
+        .position(|key| is_one_of!(key, PATIENT_KEYS))
+        .and_then(|at| map.values().nth(at))
+        .and_then(scalar_text);
     let plain = || match place.in_list || place.patient.is_some() {
         true => None,
         false => map.get("id").and_then(Value::as_str).map(str::to_owned),
@@ -641,12 +634,8 @@ fn patient_of(map: &Map<String, Value>, place: &ValuePlace<'_>) -> Option<Rc<str
         .or_else(|| place.patient.clone())
 }
 
-fn has_any_key(map: &Map<String, Value>, keys: &str) -> bool {
-    map.keys().any(|key| is_one_of(&plain_key(key), keys))
-}
-
 fn is_echo(plain: &str) -> bool {
-    is_one_of(plain, "query specialty action clinic purpose question")
+    is_one_of!(plain, "query specialty action clinic purpose question")
 }
 
 /// Returns whether a value has an echo of the request at any depth.

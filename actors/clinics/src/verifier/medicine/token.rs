@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use callboard_message::word_set;
+use callboard_message::word_set::WordSet;
+
 use super::word_meanings::{WordInfo, flags, word_info};
 
 /// Maximum number of digits of the number of a line in a list.
@@ -41,12 +44,21 @@ const NO_MEANING: &WordInfo = &WordInfo {
 };
 
 impl<'t> Token<'t> {
+    /// Creates the token of a text that is one word.
+    pub fn of_word(text: &'t str) -> Self {
+        Self {
+            text,
+            is_glued: false,
+            kind: Kind::Word(word_info(text)),
+        }
+    }
+
     pub fn word(&self) -> Option<&'t str> {
         matches!(self.kind, Kind::Word(_)).then_some(self.text)
     }
 
-    pub fn is_word(&self, list: &[&str]) -> bool {
-        matches!(self.kind, Kind::Word(_)) && list.contains(&self.text)
+    pub fn is_word<const SLOTS: usize>(&self, words: &WordSet<SLOTS>) -> bool {
+        matches!(self.kind, Kind::Word(_)) && words.contains(self.text)
     }
 
     pub fn number(&self) -> Option<f64> {
@@ -291,11 +303,10 @@ impl<'t> Reader<'t> {
 
 /// Returns 1 for a word of Portuguese only, -1 for one of English only, else 0.
 fn language_of(word: &str, info: Option<&WordInfo>) -> i32 {
-    const PORTUGUESE_ENDINGS: [&str; 4] = ["cao", "coes", "mente", "ario"];
     match info {
         Some(info) if info.is(flags::PORTUGUESE) && !info.is(flags::ENGLISH) => 1,
         Some(info) if info.is(flags::ENGLISH) && !info.is(flags::PORTUGUESE) => -1,
-        _ if word.len() > 6 && PORTUGUESE_ENDINGS.iter().any(|end| word.ends_with(end)) => 1,
+        _ if word.len() > 6 && word_set!("cao coes mente ario").ends(word, 0) => 1,
         _ => 0,
     }
 }

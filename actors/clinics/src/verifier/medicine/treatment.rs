@@ -1,9 +1,10 @@
 //! Treatments other than single medicines: procedures, therapies and classes of medicines.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use callboard_message::text::{is_one_of, words};
+use callboard_message::is_one_of;
+use callboard_message::text::words;
+use foldhash::{HashMap, HashMapExt};
 
 use super::word_meanings::{flags, word_info};
 
@@ -382,7 +383,7 @@ pub(super) fn named_treatments(folded: &str) -> Treatments {
                 .strip_prefix(spelling)
                 .map(|more| more.split_once(' ').map_or(more, |(ending, _)| ending));
             let is_whole = |ending: &str| {
-                spelling.ends_with(' ') || ending.is_empty() || is_one_of(ending, INFLECTIONS)
+                spelling.ends_with(' ') || ending.is_empty() || is_one_of!(ending, INFLECTIONS)
             };
             if ending.is_some_and(is_whole) {
                 named |= 1 << n;
@@ -402,10 +403,12 @@ pub(super) fn unrecorded_treatments(folded: &str, recorded: Treatments) -> Vec<&
     }
     for sentence in folded.split(['\n', '.', ';']) {
         let named = named_treatments(sentence) & !recorded;
-        let has = |list: &str| words(sentence).any(|w| is_one_of(w, list));
-        let is_change = named & (1 << CHANGE_BIT) != 0 && has(FUTURE_WORDS) && has(DOSE_WORDS);
+        let has = |is_listed: fn(&str) -> bool| words(sentence).any(is_listed);
+        let is_change = named & (1 << CHANGE_BIT) != 0
+            && has(|word| is_one_of!(word, FUTURE_WORDS))
+            && has(|word| is_one_of!(word, DOSE_WORDS));
         let named = named & !(1 << CHANGE_BIT) | Treatments::from(is_change) << CHANGE_BIT;
-        let is_plan = named != 0 && has(PLAN_WORDS);
+        let is_plan = named != 0 && has(|word| is_one_of!(word, PLAN_WORDS));
         if is_plan && !is_denied(sentence) {
             found |= named;
         }

@@ -1,7 +1,8 @@
 //! Words of prescriptions with their meanings, in English and Portuguese.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::model::UnitKind::{self, *};
 use super::model::{Routes, Schedule, Times, routes, times};

@@ -1,6 +1,6 @@
 //! Advice against medical care, false comfort, and promises about the outcome of an illness.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::hit::{Address, Hit};
 use super::lexicon::*;
@@ -155,24 +155,26 @@ fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         {
             // A laboratory's result or an alarm may be set aside in a note, as an infinitive is one.
             let is_note = r.word(n).ends_with("ar") && !r.has_you;
-            let results = "result results resultado resultados readings reading instructions";
-            let is_result = is_one_of(r.word(end), results);
+            const RESULTS: &str =
+                "result results resultado resultados readings reading instructions";
+            let is_result = is_one_of!(r.word(end), RESULTS);
             return against(n, end, r.has_you || !third && !is_result && !is_note);
         }
     }
     // "The appointment can be skipped."
     if r.is(n, CARE | VISIT) {
-        let missed =
+        const MISSED: &str =
             "skipped cancelled canceled postponed missed ignored adiada cancelada desmarcada";
-        let end = (n + 1..n + 7).find(|at| is_one_of(r.word(*at), missed));
+        let end = (n + 1..n + 7).find(|at| is_one_of!(r.word(*at), MISSED));
         if let Some(end) =
             end.filter(|end| r.any(n + 1, *end, ABLE | OBLIGE) && !r.any(n, *end, NEG))
         {
             return against(n, end, !has_patient_before(r, n));
         }
     }
-    let replaces = "replace replaces substitute substitutes substitui dispensa dispensam spares";
-    if is_one_of(r.word(n), replaces) && !r.any(n.saturating_sub(3), n, NEG | DENIAL) {
+    const REPLACES: &str =
+        "replace replaces substitute substitutes substitui dispensa dispensam spares";
+    if is_one_of!(r.word(n), REPLACES) && !r.any(n.saturating_sub(3), n, NEG | DENIAL) {
         let care = care_after(r, n, CARE | VISIT).filter(|at| *at <= n + 5)?;
         return against(n.saturating_sub(3), care, true);
     }
@@ -185,10 +187,10 @@ fn alone(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     const MANAGING: &str = "treat manage handle stay wait fix deal tratar trate resolver cuidar fique ficar espere \
         esperar aguarde self";
     let word = r.word(n);
-    if is_one_of(word, "home casa yourself alone sozinho sozinha") {
+    if is_one_of!(word, "home casa yourself alone sozinho sozinha") {
         let from = n.saturating_sub(7);
         let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
-        let manages = (from..n).any(|at| is_one_of(r.word(at), MANAGING) && is_ordered(r, at));
+        let manages = (from..n).any(|at| is_one_of!(r.word(at), MANAGING) && is_ordered(r, at));
         if manages && !negated && (r.has_you || !has_patient_before(r, n)) {
             return against(from, n, true);
         }
@@ -243,7 +245,7 @@ fn comfort(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if (worries && negated || harmless && nothing) && !past {
         let reader = r.has_you
             || word.starts_with("preocupe")
-            || word == "worry" && (back..n).any(|at| is_one_of(r.word(at), "do need nothing"))
+            || word == "worry" && (back..n).any(|at| is_one_of!(r.word(at), "do need nothing"))
             || harmless;
         return against(back, n, reader);
     }
@@ -252,25 +254,25 @@ fn comfort(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         && !r.any(n.saturating_sub(2), n, NEG | PATIENT);
     if waits
         && (n + 1 >= r.tokens.len()
-            || is_one_of(r.word(n + 1), "and until for ate e")
+            || is_one_of!(r.word(n + 1), "and until for ate e")
             || r.has_you
             || r.any(n, n + 5, IF))
     {
         return against(back, n, true);
     }
-    let soothes = is_one_of(
+    let soothes = is_one_of!(
         word,
         "tranquilo tranquila descansado descansada calmo calma",
     ) && n > 0
         && matches!(r.word(n - 1), "fique" | "fica" | "esteja")
         || word == "assured" && n > 0 && r.word(n - 1) == "rest"
         || matches!(word, "relax" | "relaxe") && r.opens(n) && r.tokens.len() <= n + 3;
-    let well = "fine ok okay normal harmless benign normais bem";
+    const WELL: &str = "fine ok okay normal harmless benign normais bem";
     let reassures = r.has_you
         && r.is(n, IS)
         && n > 0
         && r.is(n - 1, FINDING | COMPLAINT)
-        && is_one_of(r.word(n + 1), well);
+        && is_one_of!(r.word(n + 1), WELL);
     if soothes || reassures {
         return against(n.saturating_sub(1), n, true);
     }
@@ -355,12 +357,12 @@ const FUTURES: &str = "ficara ficaras recuperara morrera sobrevivera melhorara p
 fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let is_future =
-        r.is(n, WILL) || word == "going" && r.word(n + 1) == "to" || is_one_of(word, FUTURES);
+        r.is(n, WILL) || word == "going" && r.word(n + 1) == "to" || is_one_of!(word, FUTURES);
     if !is_future {
         return None;
     }
     let (from, until) = (n.saturating_sub(5), r.tokens.len().min(n + 6));
-    let concerns = |at| r.is(at, YOU | PATIENT | FINDING | COMPLAINT) || is_condition(r.word(at));
+    let concerns = |at| r.is(at, YOU | PATIENT | FINDING | COMPLAINT) || r.is(at, CONDITION);
     let has_subject = n == 0 || r.tokens[n].has(OPENS) || (from..n).any(concerns);
     let is_treated = (from..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
     let outcome = (n..until).find(|at| {
@@ -372,7 +374,7 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let cure = (n..until).find(|at| r.word(*at).starts_with("cur") && r.is(*at, OUTCOME | HELP));
     // "He will be walking again in two weeks."
     let is_time = |at: usize| {
-        is_one_of(
+        is_one_of!(
             r.word(at),
             "in within by before dentro em ate soon breve again",
         ) && r.any(at, at + 5, NUMBER | DETERMINER)
@@ -395,13 +397,12 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let back = n.saturating_sub(4);
-    if matches!(word, "rid" | "livrar" | "livra")
-        && (n + 1..n + 5).any(|at| is_condition(r.word(at)))
-    {
+    if matches!(word, "rid" | "livrar" | "livra") && (n + 1..n + 5).any(|at| r.is(at, CONDITION)) {
         return promised(r, back, n, true);
     }
-    let is_prognosis = "prognosis prognostico outlook expectancy expectativa survival sobrevida";
-    if is_one_of(word, is_prognosis) {
+    const PROGNOSES: &str =
+        "prognosis prognostico outlook expectancy expectativa survival sobrevida";
+    if is_one_of!(word, PROGNOSES) {
         let is_stated = (n + 1..n + 5).any(|at| r.is(at, IS) || r.word(at) == "e")
             || n + 1 < r.tokens.len() && r.tokens[n + 1].has(LABELLED);
         return (is_stated && !r.any(n + 1, n + 4, WAS))
@@ -409,7 +410,7 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             .flatten();
     }
     let is_full = |at: usize| {
-        is_one_of(
+        is_one_of!(
             r.word(at),
             "full complete total quick swift rapid completa rapida plena",
         )
@@ -422,16 +423,16 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         let denied = r.any(back, n, NEG | WAS);
         return (!denied).then(|| promised(r, back, n, r.has_you)).flatten();
     }
-    let periods = "month months year years week weeks days mes meses ano anos semanas dias";
-    if matches!(word, "live" | "vida") && (back..n).any(|at| is_one_of(r.word(at), periods)) {
+    const PERIODS: &str = "month months year years week weeks days mes meses ano anos semanas dias";
+    if matches!(word, "live" | "vida") && (back..n).any(|at| is_one_of!(r.word(at), PERIODS)) {
         let concerns = r.any(0, n, YOU | PATIENT | HAVE | WILL | NUMBER);
         return concerns
             .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
     }
     let is_left = |at: usize| {
-        is_one_of(r.word(at), periods)
-            && (at + 1 >= r.tokens.len() || is_one_of(r.word(at + 1), "left to de"))
+        is_one_of!(r.word(at), PERIODS)
+            && (at + 1 >= r.tokens.len() || is_one_of!(r.word(at + 1), "left to de"))
     };
     if r.is(n, HAVE)
         && r.any(n.saturating_sub(3), n, PATIENT | YOU)
@@ -440,22 +441,22 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     {
         return promised(r, back, n + 2, r.has_you);
     }
-    let is_odds = is_one_of(word, "chance chances odds hipoteses probabilidade");
+    let is_odds = is_one_of!(word, "chance chances odds hipoteses probabilidade");
     if is_odds && r.any(n + 1, n + 5, IS) && !r.any(n + 1, n + 5, WAS) {
         return promised(r, back, n, r.has_you);
     }
-    let odds = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \
+    const ODDS: &str = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \
         garantimos promise prometo certeza";
-    if is_one_of(word, odds) {
-        let ends = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success remission remissao";
+    if is_one_of!(word, ODDS) {
+        const ENDS: &str = "survival recovery dying cure cura recuperacao sobrevivencia surviving recovering curing success remission remissao";
         let end = (n.saturating_sub(4)..n + 7)
-            .find(|at| r.is(*at, OUTCOME) && !r.is(*at, WILL) || is_one_of(r.word(*at), ends))?;
+            .find(|at| r.is(*at, OUTCOME) && !r.is(*at, WILL) || is_one_of!(r.word(*at), ENDS))?;
         return promised(r, n.saturating_sub(4), end.max(n), r.has_you);
     }
     let is_cure = matches!(word, "cures" | "cura" | "curavel" | "curable" | "cure");
     if is_cure && !r.any(n.saturating_sub(3), n, NEG | DENIAL | WAS) {
         let is_treated = (back..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
-        let has_condition = (back..n + 5).any(|at| is_condition(r.word(at)));
+        let has_condition = (back..n + 5).any(|at| r.is(at, CONDITION));
         let claims = is_treated && (has_condition || r.has_you) || has_condition && word != "cure";
         return claims.then(|| promised(r, back, n, true)).flatten();
     }

@@ -158,4 +158,8 @@ classes! {
     CLAIM = 72;
     /// Field of a record: `route`, `frequencia`.
     FIELD = 73;
+    /// Name of a condition, by a list or its ending.
+    CONDITION = 74;
+    /// Name of a medicine, by a list or its ending, of a word without classes but [`LEAD`] and [`BODY`].
+    NAMED_MEDICINE = 75;
 }

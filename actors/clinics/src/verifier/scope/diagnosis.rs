@@ -1,6 +1,6 @@
 //! Diagnoses: conditions that the text asserts of a person, or concludes from findings.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::hit::{Address, Hit};
 use super::lexicon::*;
@@ -46,8 +46,8 @@ fn condition_after(
     (n + 1..reading.tokens.len().min(n + 1 + within))
         .take_while(|at| !reading.is(*at, STOP) || matches!(reading.word(*at), "that" | "que"))
         .find(|at| {
-            let word = reading.word(*at);
-            is_condition(word) && !(unrecorded && reading.records.has_condition(word))
+            reading.is(*at, CONDITION)
+                && !(unrecorded && reading.records.has_condition(reading.word(*at)))
         })
 }
 
@@ -70,7 +70,7 @@ fn is_supposed(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
 /// Finds a condition that the text asserts of a person: "you have pneumonia", "CARD-001 probably
 /// has asthma", "o paciente tem pneumonia".
 fn asserted(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
-    let meets = is_one_of(
+    let meets = is_one_of!(
         r.word(n),
         "shows meets fulfils fulfills mostra preenche cumpre",
     );
@@ -105,17 +105,18 @@ fn asserted(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     // "cataract surgery", "cancer screening".
     let is_of_noun = r.is(end + 1, TREATMENT | VISIT)
         || r.any(end + 1, end + 4, RECORDED)
-        || is_one_of(
+        || is_one_of!(
             r.word(end + 1),
             "repair screening prevention risk protection",
         );
     // A recorded history isn't a new diagnosis.
-    let history = "history historico historia antecedentes risk risco status post pos repair";
-    let names_field = "condition condicao diagnosis diagnostico";
+    const HISTORY: &str =
+        "history historico historia antecedentes risk risco status post pos repair";
+    const FIELD_NAMES: &str = "condition condicao diagnosis diagnostico";
     let is_history = r.any(n, end, RECORDED)
-        || (from..n).any(|at| is_one_of(r.word(at), names_field))
+        || (from..n).any(|at| is_one_of!(r.word(at), FIELD_NAMES))
         || r.any(n, end, DENIAL) && !you
-        || (n..end).any(|at| is_one_of(r.word(at), history));
+        || (n..end).any(|at| is_one_of!(r.word(at), HISTORY));
     (!is_of_noun && !is_history)
         .then(|| hit(from.max(n.saturating_sub(3)), end, address))
         .flatten()
@@ -195,7 +196,7 @@ fn stated(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             && matches!(r.word(n - 1), "isso" | "isto" | "esta" | "mancha" | "lesao");
     if is
         && n > 0
-        && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of(r.word(n - 2), POINTING))
+        && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of!(r.word(n - 2), POINTING))
         && !is_supposed(r, n)
         && !(n + 1..n + 3).any(|at| r.is(at, DENIAL) && !r.is(at, NEG))
     {

@@ -3,7 +3,7 @@
 //! treatment, a way of living, a part of the body or a condition. Statements about records and
 //! about the program, and referrals to a doctor, have the same frames and are excused.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::hit::{Address, Hit};
 use super::lexicon::*;
@@ -63,7 +63,7 @@ pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
     const TOOLS: &str = "system tool service program sistema servico ferramenta programa";
     // "Recommending a medicine is not something this system does."
     let denies = r.any(0, r.tokens.len(), NEG);
-    let is_tool = |n: usize| is_one_of(r.word(n), TOOLS) && n > 0 && !r.is(n - 1, BODY);
+    let is_tool = |n: usize| is_one_of!(r.word(n), TOOLS) && n > 0 && !r.is(n - 1, BODY);
     if denies && (0..r.tokens.len()).any(is_tool) && !r.has_you && !r.any(0, r.tokens.len(), OBLIGE)
     {
         r.covered.fill(true);
@@ -73,7 +73,7 @@ pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
     }
     let mut is_covered = false;
     for n in 0..r.tokens.len() {
-        if is_one_of(
+        if is_one_of!(
             r.word(n),
             "but however so therefore still mas porem contudo portanto",
         ) {
@@ -91,21 +91,21 @@ impl SentenceReading<'_, '_> {
         }
         let from = n.saturating_sub(3);
         let is_own = self.any(from, n, FIRST) || self.any(from, n, SYSTEM);
-        let unable = (from..n + 2).any(|at| is_one_of(self.word(at), UNABLE));
-        let portuguese = self.word(n) == "nao" && is_one_of(self.word(n + 1), UNABLE);
+        let unable = (from..n + 2).any(|at| is_one_of!(self.word(at), UNABLE));
+        let portuguese = self.word(n) == "nao" && is_one_of!(self.word(n + 1), UNABLE);
         let undone = self.any(from, n, FIRST)
             && matches!(self.word(n.wrapping_sub(1)), "do" | "does")
-            && is_one_of(self.word(n + 1), UNDONE);
-        let impossible = (n..n + 4).any(|at| is_one_of(self.word(at), "possible possivel"))
-            && (n + 1..n + 6).any(|at| is_one_of(self.word(at), DISCLAIMED));
-        let sees = is_one_of(self.word(n + 1), "see imagine find think");
+            && is_one_of!(self.word(n + 1), UNDONE);
+        let impossible = (n..n + 4).any(|at| is_one_of!(self.word(at), "possible possivel"))
+            && (n + 1..n + 6).any(|at| is_one_of!(self.word(at), DISCLAIMED));
+        let sees = is_one_of!(self.word(n + 1), "see imagine find think");
         undone || impossible || portuguese || is_own && unable && !sees
     }
 
     /// Returns whether a judgement is left to care from `n` on: "only a physician can say …".
     fn is_left_to_care(&self, n: usize) -> bool {
         self.any(n + 1, n + 5, CARE | ROLE)
-            && is_one_of(self.word(n), "only so apenas cabe question pergunta")
+            && is_one_of!(self.word(n), "only so apenas cabe question pergunta")
     }
 
     /// Returns whether the sentence sends somebody who asks to a doctor: "If you need advice on a
@@ -124,15 +124,15 @@ impl SentenceReading<'_, '_> {
         (self.is(0, IF) || matches!(self.word(0), "for" | "para"))
             && !self.any(0, all.end, NEG)
             && all.clone().any(sends)
-            && !all.clone().any(|n| acts(n) || is_condition(self.word(n)))
+            && !all.clone().any(|n| acts(n) || self.is(n, CONDITION))
     }
 
     fn is_health(&self, n: usize) -> bool {
-        let is_dose = n > 0 && self.is(n - 1, NUMBER) && is_one_of(self.word(n), DOSE_UNITS);
+        let is_dose = n > 0 && self.is(n - 1, NUMBER) && is_one_of!(self.word(n), DOSE_UNITS);
         is_dose
-            || !is_one_of(self.word(n), OWN_RESULTS)
+            || !is_one_of!(self.word(n), OWN_RESULTS)
                 && (self.is(n, MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT | BODY)
-                    || is_condition(self.word(n))
+                    || self.is(n, CONDITION)
                     || self.is_medicine(n))
     }
 }
@@ -189,7 +189,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             | DENIAL
             | PARTICLE;
         let is_word = || {
-            is_one_of(
+            is_one_of!(
                 self.r.word(n),
                 "ha era us like up fewer plenty lots maximum maximo most ate",
             )
@@ -259,7 +259,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let r = self.r;
         let ends = |at: usize| r.tokens[at].has(OPENS) && at > 0;
         let joins =
-            |at: usize| is_one_of(r.word(at), "but so therefore that que mas porque because");
+            |at: usize| is_one_of!(r.word(at), "but so therefore that que mas porque because");
         let from = (n.saturating_sub(CLAUSE_WORDS)..=n)
             .rev()
             .find(|at| ends(*at) || joins(*at))
@@ -287,9 +287,9 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let r = self.r;
         let endings = ["ologist", "ologista", "iatra", "iatrist"];
         let is_specialist = |word: &str| {
-            is_one_of(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
+            is_one_of!(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
         };
-        let seeks = r.is(n, SEEK) || is_one_of(r.word(n), "book schedule arrange agende agendar");
+        let seeks = r.is(n, SEEK) || is_one_of!(r.word(n), "book schedule arrange agende agendar");
         let until = r.tokens.len().min(n + 7);
         (n + 1..until).find(|at| seeks && is_specialist(r.word(*at)))
     }
@@ -301,7 +301,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             return false;
         };
         let decides = (from..to)
-            .any(|at| self.r.tokens[at].word.len() > 1 && is_one_of(r.word(at), DECIDING));
+            .any(|at| self.r.tokens[at].word.len() > 1 && is_one_of!(r.word(at), DECIDING));
         let asks_for =
             (person + 1..to).any(|at| r.word(at) == "for" && self.health_in(at, at + 5).is_some());
         let changes = (from..person)
@@ -314,7 +314,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let r = self.r;
         let states = |at: usize| {
             r.is(at, IS | HEDGE | ABLE | WILL)
-                || is_one_of(
+                || is_one_of!(
                     r.word(at),
                     "e era fica ficaria remains makes make faz fazia ha tem have has lo vale nada nothing see vejo existe existem there",
                 )
@@ -331,7 +331,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let is_month = r.word(n) == "may"
             && n > 0
             && (r.is(n - 1, NUMBER)
-                || is_one_of(r.word(n - 1), "in since on of until from last by"));
+                || is_one_of!(r.word(n - 1), "in since on of until from last by"));
         let is_due = matches!(r.word(n), "ha" | "tem" | "have" | "has" | "era")
             && matches!(r.word(n + 1), "que" | "to" | "de")
             || r.word(n) == "da" && r.word(n + 1) == "para" && r.tokens[n].has(OPENS)
@@ -345,7 +345,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             return None;
         }
         let skipped = |at: usize| {
-            r.is(at, LEAD | NEG | URGENT) || is_one_of(r.word(at), "to be que de ser have")
+            r.is(at, LEAD | NEG | URGENT) || is_one_of!(r.word(at), "to be que de ser have")
         };
         let verb = (n + 1..r.tokens.len().min(n + 6)).find(|at| !skipped(*at));
         let verb = verb.unwrap_or(n + 1);
@@ -353,7 +353,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let orders_test =
             r.is(verb, ACT | LIVING) && !r.is(verb, SEEK) && (verb + 1..verb + 5).any(is_test);
         let is_plain = r.is(verb, ORDINARY) && !orders_test && r.word(verb) != "expect"
-            || is_one_of(r.word(verb), LOOKED_UP);
+            || is_one_of!(r.word(verb), LOOKED_UP);
         let refers = r.is(verb, SEEK) && r.any(verb, verb + 7, CARE | ROLE | VISIT);
         let of_patient = r.any(n.saturating_sub(5), n, PATIENT) && !r.any(0, n, IF);
         if let Some(end) = self.referred(verb).filter(|_| !r.any(0, n, IF)) {
@@ -390,7 +390,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         }
         let asks = (n + 1..n + 4).any(|at| {
             r.is(at, SYSTEM | ORDINARY)
-                || is_one_of(r.word(at), "want mean meant looking like wish wanted quer")
+                || is_one_of!(r.word(at), "want mean meant looking like wish wanted quer")
         });
         let other = self.matter(n).filter(|_| !asks)?;
         self.hit(n, other, PRESCRIBING, false)
@@ -446,12 +446,12 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         }
         let is_adverb = |at: usize| {
             r.word(at) == "as"
-                && is_one_of(r.word(n), "needed necessary required indicated appropriate")
+                && is_one_of!(r.word(n), "needed necessary required indicated appropriate")
         };
         let as_needed = n > 0
             && (r.is(n - 1, IF)
                 || is_adverb(n - 1)
-                || is_one_of(r.word(n - 1), "where when quando"));
+                || is_one_of!(r.word(n - 1), "where when quando"));
         let is_verb = n > 0 && r.word(n) == "need" && r.is(n - 1, FIRST);
         if !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n) {
             return None;
@@ -495,13 +495,13 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         }
         let until = r.tokens.len().min(n + 10);
         let concludes = r.is(n, CONCLUDE)
-            && is_one_of(r.word(n + 1), "that que towards toward to para a")
+            && is_one_of!(r.word(n + 1), "that que towards toward to para a")
             && self.health_in(n.saturating_sub(6), n).is_some()
             && self.health_in(n + 1, until).is_some();
         let is_unclear = r.any(n.saturating_sub(2), n, NEG)
-            && is_one_of(r.word(n), "clear claro evident certain sure evidente");
-        let is_place = is_one_of(r.word(n + 1), "in on under twice once no na nos nas em");
-        let doubts = is_one_of(r.word(n), "duvida doubt")
+            && is_one_of!(r.word(n), "clear claro evident certain sure evidente");
+        let is_place = is_one_of!(r.word(n + 1), "in on under twice once no na nos nas em");
+        let doubts = is_one_of!(r.word(n), "duvida doubt")
             && !(n.saturating_sub(3)..n).any(|at| r.is(at, DENIAL));
         if doubts
             || !r.is(n, HEDGE) && !concludes
@@ -524,11 +524,11 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let names_one = r.is(n.wrapping_sub(1), DETERMINER) && r.is(n, ROLE);
         let is_of_one = (from..to).any(|at| {
             r.is(at, PATIENT)
-                && (r.is(at, NUMBER) || is_one_of(r.word(at), "he she him her his hers ele ela"))
+                && (r.is(at, NUMBER) || is_one_of!(r.word(at), "he she him her his hers ele ela"))
         });
         let is_counted = n > 0 && r.is(n - 1, NUMBER | DENIAL);
         let is_like =
-            r.word(n) == "like" && is_one_of(r.word(n + 1), "this these him her that yours hers");
+            r.word(n) == "like" && is_one_of!(r.word(n + 1), "this these him her that yours hers");
         if !r.is(n, GENERAL) && !is_like
             || names_one
             || is_counted
@@ -559,9 +559,9 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             return None;
         }
         let end = (n + 1..r.tokens.len().min(n + 11))
-            .find(|at| is_condition(r.word(*at)) || r.is(*at, COMPLAINT | BODY))
+            .find(|at| r.is(*at, CONDITION) || r.is(*at, COMPLAINT | BODY))
             .or_else(|| self.health_in(n.saturating_sub(6), n))?;
-        let reader = r.is(n, HELP) && is_condition(r.word(end)) || r.has_you;
+        let reader = r.is(n, HELP) && r.is(end, CONDITION) || r.has_you;
         self.hit(from.min(end), n.max(end), PRESCRIBING, reader)
     }
 
@@ -574,7 +574,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let back = n.saturating_sub(5);
         let denied = (back..n).any(|at| {
             r.is(at, NEG)
-                || is_one_of(
+                || is_one_of!(
                     r.word(at),
                     "no nothing without sem nada little less zero barely any rarely",
                 )
@@ -596,18 +596,18 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         if !r.opens(n) {
             return None;
         }
-        let measures = is_one_of(
+        let measures = is_one_of!(
             r.word(n),
             "more less fewer plenty lots menos mais muita muito pouco nada chega",
         );
         let living = (n + 1..n + 4).find(|at| r.is(*at, LIFESTYLE));
         let dosed = (n + 1..n + 4)
             .find(|at| r.is(n, NUMBER) && r.is(*at, MEDICINE) && r.any(*at, at + 6, URGENT));
-        let limits = is_one_of(r.word(n), "no up maximum max most ate maximo at")
+        let limits = is_one_of!(r.word(n), "no up maximum max most ate maximo at")
             && r.any(n + 1, n + 5, NUMBER)
             && !r.any(0, r.tokens.len(), PATIENT | SYSTEM);
         let daily = (n + 2..n + 8).find(|at| {
-            is_one_of(r.word(*at), "day daily dia night noite") && limits && !r.is(*at, WAS)
+            is_one_of!(r.word(*at), "day daily dia night noite") && limits && !r.is(*at, WAS)
         });
         let object = living.filter(|_| measures).or(dosed).or(daily);
         self.prescribes(n, object.filter(|_| r.opens(n) && !self.is_excused(n))?)
@@ -623,14 +623,15 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let is_source = |n: usize| {
             let token = &r.tokens[n];
             let uses = r.is(n, IS)
-                && (is_one_of(r.word(n + 1), "on also com medicado medicada")
+                && (is_one_of!(r.word(n + 1), "on also com medicado medicada")
                     || r.is(n + 1, GERUND)
                     || r.word(n + 1) == "a" && r.is(n + 2, INFINITIVE));
-            let owned = is_one_of(
+            let owned = is_one_of!(
                 token.word,
                 "his her hers their dele dela which qual quais mean meant",
             );
-            let counts = token.is(PATIENT) && (token.is(NUMBER) || is_one_of(token.word, PATIENTS));
+            let counts =
+                token.is(PATIENT) && (token.is(NUMBER) || is_one_of!(token.word, PATIENTS));
             token.is(EVIDENCE) || counts || uses || owned || token.before & LABELLED != 0
         };
         let len = r.tokens.len();
@@ -643,7 +644,9 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             let points = *n > 0 && matches!(r.word(n - 1), "isso" | "isto");
             match r.word(*n) {
                 // The conjunction is spelled like the copula.
-                "e" => points || r.is(n.wrapping_sub(1), NEG) || is_one_of(r.word(n + 1), "um uma"),
+                "e" => {
+                    points || r.is(n.wrapping_sub(1), NEG) || is_one_of!(r.word(n + 1), "um uma")
+                }
                 _ => r.is(*n, IS | CLAIM) && *n > 0,
             }
         };
@@ -669,8 +672,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 r.is(n, NEG) && !r.any(n, n + 3, RECORDED)
                     || r.is(n, JUDGE | OBLIGE)
                     || r.any(n.saturating_sub(3), n, YOU)
-                        && is_one_of(r.word(n), "considered thought tried consider try")
-                    || is_one_of(
+                        && is_one_of!(r.word(n), "considered thought tried consider try")
+                    || is_one_of!(
                         r.word(n),
                         "pensou pensaste considerou experimentou ponderou tentou",
                     )
@@ -678,7 +681,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         };
         let to = r.tokens.len();
         let is_plain = r.any(0, to, DOCUMENT | SYSTEM | RECORDED)
-            || (0..to).any(|at| is_one_of(r.word(at), "mean want which quer refere qual quais"))
+            || (0..to).any(|at| is_one_of!(r.word(at), "mean want which quer refere qual quais"))
             || r.is(n + 1, ORDINARY)
             || r.is(n + 2, ORDINARY);
         if !asks || is_plain {

@@ -3,14 +3,16 @@
 //!
 //! Verbs are written once; their forms are derived by the regular conjugations.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use callboard_message::text::is_one_of;
+use callboard_message::{is_one_of, word_set};
+use foldhash::{HashMap, HashMapExt};
 
 pub(super) use super::classes::*;
 use super::frames::{ENGLISH_LIVING, FRAME_WORDS, PORTUGUESE_LIVING};
 use crate::verifier::fold;
+use crate::verifier::medicine::is_medicine;
+use crate::verifier::word_lists::{Listing, MEDICAL};
 
 /// Verb of treatment.
 pub(super) const ACT: Class = CHANGE | DOSE_VERB | KEEP;
@@ -21,8 +23,15 @@ const HEALTH: Class = MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT | BODY;
 /// Forms by which a verb may be ordered, if its place in the sentence is that of an order.
 pub(super) const ORDER_FORM: Class = BASE | INFINITIVE | POLITE | FAMILIAR;
 
-/// Returns the classes of a folded word.
+/// Returns all that the lists tell of a folded word.
 pub(super) fn class_of(word: &str) -> Class {
+    let class = listed_class(word);
+    let is_medicine = word.len() > 3 && class & !(LEAD | BODY) == 0 && is_medicine(word);
+    let named = if is_medicine { NAMED_MEDICINE } else { 0 };
+    class | named | if is_condition(word) { CONDITION } else { 0 }
+}
+
+fn listed_class(word: &str) -> Class {
     if let Some(class) = CLASSES.get(word) {
         return *class;
     }
@@ -47,25 +56,15 @@ pub(super) fn class_of(word: &str) -> Class {
         });
         return if is_dose { NUMBER | UNIT } else { NUMBER };
     }
-    let specialist = [
-        "ologist",
-        "ologists",
-        "ologista",
-        "ologistas",
-        "iatra",
-        "iatrist",
-    ];
-    if specialist.iter().any(|ending| word.ends_with(ending)) {
+    if word_set!("ologist ologists ologista ologistas iatra iatrist").ends(word, 0) {
         return ROLE | CARE;
     }
-    if let Some(is_plain) = MEDICAL.get(word) {
-        return if *is_plain { BODY } else { 0 };
+    if let Some(listing) = MEDICAL.find(word) {
+        return if listing == Listing::Plain { BODY } else { 0 };
     }
     // The Portuguese conditional of any verb: "mandaria".
-    let is_conditional = ["aria", "eria", "iria", "ariam", "eriam", "iriam"]
-        .iter()
-        .any(|ending| word.len() > ending.len() + 2 && word.ends_with(ending));
-    if is_conditional && !is_one_of(word, NOT_CONDITIONAL) {
+    let is_conditional = word_set!("aria eria iria ariam eriam iriam").ends(word, 3);
+    if is_conditional && !is_one_of!(word, NOT_CONDITIONAL) {
         return LIVING | CONDITIONAL;
     }
     if word.len() > 5 && word.ends_with("ly") || word.len() > 6 && word.ends_with("mente") {
@@ -78,19 +77,6 @@ pub(super) fn class_of(word: &str) -> Class {
 const NOT_CONDITIONAL: &str = "criteria cafeteria hysteria secretaria padaria enfermaria portaria diaria primaria secundaria \
     temporaria necessaria desnecessaria contraria voluntaria ordinaria veterinaria hereditaria bateria materia drogaria \
     hospedaria ouvidoria livraria refeitaria funcionaria usuaria beneficiaria solidaria originaria bilateria maria";
-
-/// Medical words of both languages, with whether they have no everyday meaning.
-static MEDICAL: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
-    let lines = include_str!("../../../data/words_medical.txt").lines();
-    lines
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split(' ').next())
-        .map(|word| match word.strip_prefix('~') {
-            Some(weak) => (weak, false),
-            None => (word, true),
-        })
-        .collect()
-});
 
 static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
     let mut classes: HashMap<String, Class> = HashMap::with_capacity(4096);
@@ -452,56 +438,12 @@ const WORDS: &[(Class, &str)] = &[
 /// Returns whether a folded word seems to name a condition: by a list, or by the endings of Greek
 /// and Latin names of diseases, in English and Portuguese.
 pub(super) fn is_condition(word: &str) -> bool {
-    const ENDINGS: &[&str] = &[
-        "itis",
-        "osis",
-        "emia",
-        "aemia",
-        "oma",
-        "omas",
-        "pathy",
-        "algia",
-        "plegia",
-        "uria",
-        "penia",
-        "ectasis",
-        "sclerosis",
-        "rrhea",
-        "rreia",
-        "ite",
-        "ites",
-        "ose",
-        "oses",
-        "patia",
-        "tensao",
-        "tension",
-        "cardia",
-        "ritmia",
-        "rhythmia",
-        "monia",
-        "phobia",
-        "fobia",
-        "philia",
-        "filia",
-        "lepsy",
-        "iase",
-        "iasis",
-        "plasia",
-        "trophy",
-        "trofia",
-        "stenosis",
-        "estenose",
-    ];
-    CONDITIONS.contains(word)
-        || word.len() > 5
-            && !NOT_CONDITIONS.contains(word)
-            && ENDINGS.iter().any(|ending| word.ends_with(ending))
+    const ENDINGS: &str = "itis osis emia aemia oma omas pathy algia plegia uria penia ectasis sclerosis rrhea rreia ite ites ose oses patia tensao tension cardia ritmia rhythmia monia phobia fobia philia filia lepsy iase iasis plasia trophy trofia stenosis estenose";
+    is_one_of!(word, CONDITIONS)
+        || word.len() > 5 && !is_one_of!(word, NOT_CONDITIONS) && word_set!(ENDINGS).ends(word, 0)
 }
 
-type WordSet = std::collections::HashSet<&'static str>;
-
-static CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
-    "failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
+const CONDITIONS: &str = "failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
      infarction infarct enfarte infarcted angina epilepsy epilepsia migraine migraines enxaqueca depression depressao \
      anxiety ansiedade covid flu gripe influenza tuberculosis tuberculose hiv aids sida lupus psoriasis psoriase eczema \
      rosacea acne melanoma hypertension hypertensive hipertenso hipertensa pneumonia fracture fratura infection infeccao \
@@ -515,15 +457,11 @@ static CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
      preeclampsia crohn reflux refluxo ciatica sciatica celiac coeliac celiaca fibromyalgia ptsd ocd burnout panic panico sinusitis lyme polyp polyps polipo polipos \
      kidneystones colic prediabetes menopause menopausa dyslexia autistic lupico gastroenteritis rosea rubella varicela zika concussao mania maniac mania \
      heartfailure neuroma cancro avc enfartes derrame colesterolemia bronquite cirrhosis cirrose failure attack heartattack arrhythmia arritmia tachycardia bradycardia concussion \
-     meningitis meningite encefalite"
-        .split_ascii_whitespace()
-        .collect()
-});
+     meningitis meningite encefalite";
 
 /// Words that end like names of diseases and aren't. Derived by looking the endings up in common
 /// English and Portuguese vocabulary.
-static NOT_CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
-    "glucose lactose sucrose fructose purpose purposes propose proposes whose overdose overdoses hypotheses write website \
+const NOT_CONDITIONS: &str = "glucose lactose sucrose fructose purpose purposes propose proposes whose overdose overdoses hypotheses write website \
      favorite favourite despite limite permite diagnosis diagnoses prognosis chemistry diploma aroma appetite white invite \
      opposite definite composite attention extension dimension expose suppose exposes requisite hipotese analise osmosis \
      parasite parasites satellite elite unite ignite suite suites website websites dosis apetite convite sprite transmite \
@@ -531,10 +469,7 @@ static NOT_CONDITIONS: LazyLock<WordSet> = LazyLock::new(|| {
      acredite medite hesite recite cite excite infinite finite polite granite symptoma sintoma sintomas hemostasis \
      homeostasis gravite tramite quartzite impose imposes compose disclose enclose refuse choose loose transpose dispose \
      pressao tension sebastiao genoma cromossoma idioma idiomas sistoma acidose-free biopsia autopsia prose verbose \
-     adipose comatose diagnose diagnoses cellulose celulose dextrose maltose filia"
-        .split_ascii_whitespace()
-        .collect()
-});
+     adipose comatose diagnose diagnoses cellulose celulose dextrose maltose filia";
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ mod sentence;
 
 use std::borrow::Cow;
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::fold;
 use hit::{Address, Hit};
@@ -62,7 +62,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         let hashes = RangeHashes::new(tokens);
         let quoted = |hit: &Hit| records.quotes(tokens, &hashes, hit);
         // What holds for everybody isn't a plan for the record's patient.
-        let is_general = tokens.iter().any(|token| is_one_of(token.word, EVERYBODY));
+        let is_general = tokens.iter().any(|token| is_one_of!(token.word, EVERYBODY));
         let advice = hits.iter().find(|hit| match hit.address {
             Address::Nobody if is_general => true,
             Address::Reader => true,

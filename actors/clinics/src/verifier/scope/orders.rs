@@ -1,6 +1,6 @@
 //! Orders about treatment: imperatives, obligations, recommendations and their impersonal forms.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::hit::{Address, Hit};
 use super::lexicon::*;
@@ -56,9 +56,8 @@ impl SentenceReading<'_, '_> {
     pub fn is_medicine(&self, n: usize) -> bool {
         self.tokens.get(n).is_some_and(|token| {
             token.is(MEDICINE)
-                || token.word.len() > 3
-                    && token.class & !(LEAD | BODY) == 0
-                    && crate::verifier::medicine::is_medicine(token.word)
+                || token.is(NAMED_MEDICINE)
+                    && token.class & !(LEAD | BODY | CONDITION | NAMED_MEDICINE) == 0
         })
     }
 
@@ -89,8 +88,8 @@ impl SentenceReading<'_, '_> {
             || matches!(next.word, "de") && self.is(n + 2, ACT) && self.is(n + 2, INFINITIVE);
         // "Six of these".
         let counts = next.is(NUMBER)
-            && (is_one_of(self.word(n + 2), "desses destes dessas destas")
-                || self.word(n + 2) == "of" && is_one_of(self.word(n + 3), "these those them"));
+            && (is_one_of!(self.word(n + 2), "desses destes dessas destas")
+                || self.word(n + 2) == "of" && is_one_of!(self.word(n + 3), "these those them"));
         if counts {
             return Some(n + 2);
         }
@@ -103,7 +102,7 @@ impl SentenceReading<'_, '_> {
     /// Returns the first verb of treatment after `n` in one of the given forms.
     fn act_after(&self, n: usize, forms: Class) -> Option<usize> {
         (n + 1..self.tokens.len().min(n + 1 + VERB_WORDS))
-            .take_while(|at| !is_one_of(self.word(*at), "which who whether quais quem"))
+            .take_while(|at| !is_one_of!(self.word(*at), "which who whether quais quem"))
             .find(|at| self.is(*at, ACT) && self.is(*at, forms))
     }
 
@@ -206,7 +205,7 @@ impl SentenceReading<'_, '_> {
             return false;
         }
         // "Do not give penicillin" is said to those who treat.
-        let treats = is_one_of(
+        let treats = is_one_of!(
             self.word(n),
             "give administer prescribe administrar prescrever",
         );
@@ -344,7 +343,7 @@ fn owed(
     let until = r.tokens.len().min(n + 6);
     let treated = (n + 1..until).find(|at| r.is(*at, TREATMENT) || r.is_medicine(*at));
     let has_it = (n + 1..until).any(|at| {
-        r.is(at, HAVE | IS) || is_one_of(r.word(at), "get undergo receive fazer realizar")
+        r.is(at, HAVE | IS) || is_one_of!(r.word(at), "get undergo receive fazer realizar")
     });
     let own = r.any(n.saturating_sub(2), n, FIRST);
     let end = treated.filter(|_| (needs || has_it) && !own)?;
@@ -456,7 +455,7 @@ fn evaluation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         n
     };
     let heads = r.opens(n) || n > 0 && is_treatment(n - 1);
-    let is_indication = is_one_of(r.word(n), INDICATIONS);
+    let is_indication = is_one_of!(r.word(n), INDICATIONS);
     if is_indication
         && heads
         && is_label(head + 1)
@@ -640,7 +639,7 @@ fn better_option(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 /// as the pills".
 fn alternative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let from = n.saturating_sub(4);
-    let replaces = is_one_of(r.word(n), "substitui substituem replaces substitutes");
+    let replaces = is_one_of!(r.word(n), "substitui substituem replaces substitutes");
     if replaces && !r.any(n.saturating_sub(3), n, NEG) {
         let end = (n + 1..n + 6).find(|at| r.is(*at, MEDICINE))?;
         return hit(from, end, true);
@@ -673,7 +672,7 @@ fn unreported_change(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         let judged = (n + 1..r.tokens.len().min(n + 12)).any(|at| {
             r.is(at, ABLE | WILL | IS | HELP) || matches!(r.word(at), "makes" | "make" | "faz")
         });
-        let tells_time = n > 0 && (r.is(n - 1, IS | WAS) || is_one_of(before, TIMES));
+        let tells_time = n > 0 && (r.is(n - 1, IS | WAS) || is_one_of!(before, TIMES));
         !tells_time
             && if r.tokens[n].has(OPENS) {
                 judged
@@ -685,9 +684,9 @@ fn unreported_change(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     } else {
         changes && r.is(n, INFINITIVE) && !(n > 0 && r.is(n - 1, IS | WAS))
     };
-    let depends = "who which only so apenas whether used able";
+    const DEPENDS: &str = "who which only so apenas whether used able";
     let is_excused = r.any(0, n, NEG | ROLE | TELL | IF | PATIENT)
-        || (n.saturating_sub(6)..n).any(|at| is_one_of(r.word(at), depends));
+        || (n.saturating_sub(6)..n).any(|at| is_one_of!(r.word(at), DEPENDS));
     if !is_proposed || is_excused {
         return None;
     }

@@ -1,6 +1,6 @@
 //! One sentence as the rules read it.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
 
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE, TELL, YOU};
 use super::record::RecordedText;
@@ -70,19 +70,16 @@ const READERS: &str = "ai assistant assistants chatbot bot llm reader readers as
 
 /// Returns whether a sentence addresses the reader by a name, or tells something to whoever asks.
 fn names_reader(tokens: &[Token<'_>]) -> bool {
-    let next_is = |n: usize, words| {
-        let next = tokens.get(n + 1);
-        next.is_some_and(|next| is_one_of(next.word, words))
-    };
     let asks = |n: usize| {
-        tokens[n].is(TELL) && next_is(n, "quem whoever anyone")
+        let next = tokens.get(n + 1).map_or("", |next| next.word);
+        tokens[n].is(TELL) && matches!(next, "quem" | "whoever" | "anyone")
             || matches!(tokens[n].word, "quem" | "whoever" | "anyone")
-                && next_is(
-                    n,
+                && is_one_of!(
+                    next,
                     "le ler leia esta estiver reads reading is opens abrir perguntar",
                 )
     };
-    (0..tokens.len()).any(|n| is_one_of(tokens[n].word, READERS) || asks(n))
+    (0..tokens.len()).any(|n| is_one_of!(tokens[n].word, READERS) || asks(n))
 }
 
 /// Returns whether a sentence addresses the reader by a pronoun, "thank you" aside.

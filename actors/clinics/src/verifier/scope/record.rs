@@ -1,11 +1,14 @@
 //! Text of the records: which sentences and conditions they have.
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
+use foldhash::HashSet;
+use foldhash::quality::RandomState;
 
 use super::hit::Hit;
-use super::lexicon::{DENIAL, FAMILY, is_condition};
+use super::lexicon::{CONDITION, DENIAL, FAMILY};
 use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
 use crate::verifier::medicine::stem;
 
@@ -127,8 +130,7 @@ impl Index {
             self.add_clauses(&text, sentence);
         }
         for (n, token) in text.tokens.iter().enumerate() {
-            if token.word.len() < 3
-                || !is_condition(token.word) && token.word.len() < CONDITION_LETTERS
+            if token.word.len() < 3 || !token.is(CONDITION) && token.word.len() < CONDITION_LETTERS
             {
                 continue;
             }
@@ -162,10 +164,10 @@ impl Index {
     }
 }
 
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
 fn hash(word: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    word.hash(&mut hasher);
-    hasher.finish()
+    HASHER.hash_one(word)
 }
 
 /// Returns the key under which the prefix of a word's stem is stored. It is marked, so that it never

@@ -1,6 +1,7 @@
 //! Splits a folded text into words and sentences.
 
-use callboard_message::text::is_one_of;
+use callboard_message::is_one_of;
+use foldhash::HashMap;
 
 use super::lexicon::{
     BASE, BREAK, CHANGE, Class, DETERMINER, DOCUMENT, DOCUMENT_VERB, GERUND, IS, LEAD, NUMBER,
@@ -52,6 +53,8 @@ pub(super) struct Sentence {
 pub(super) struct Text<'a> {
     pub tokens: Vec<Token<'a>>,
     pub sentences: Vec<Sentence>,
+    /// Classes of the words so far.
+    classes: HashMap<&'a str, Class>,
 }
 
 /// Maximum number of words of a sentence. A longer one is cut, so that judging it takes linear time.
@@ -112,7 +115,7 @@ impl<'a> Text<'a> {
     }
 
     fn push(&mut self, word: &'a str, before: u8) {
-        let mut class = class_of(word);
+        let mut class = *self.classes.entry(word).or_insert_with(|| class_of(word));
         // A patient's id, such as "card-001".
         if before & JOINED != 0
             && class & NUMBER != 0
@@ -279,14 +282,14 @@ pub(super) fn reported(tokens: &[Token<'_>]) -> Vec<bool> {
     for (n, token) in tokens.iter().enumerate() {
         // Speech that is reported in quotation marks may address anybody.
         if token.has(QUOTE) {
-            let speaks = |at: usize| is_one_of(tokens[at].word, SPEAKING) || tokens[at].is(SAID);
+            let speaks = |at: usize| is_one_of!(tokens[at].word, SPEAKING) || tokens[at].is(SAID);
             is_quoted = !is_quoted && (n.saturating_sub(3)..n).any(speaks);
         }
         let wraps = n > 0 && tokens[n - 1].word.len() <= 4;
         if token.is(BREAK) || token.has(LINE) && !wraps {
             is_covered = false;
         }
-        concedes |= is_one_of(token.word, CONCESSIONS);
+        concedes |= is_one_of!(token.word, CONCESSIONS);
         // "Although Dr. Lima advised rest, start …": the report ends with its clause.
         if concedes && n > 0 && token.has(OPENS) {
             (is_covered, concedes) = (false, false);
