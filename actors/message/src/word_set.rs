@@ -41,6 +41,7 @@ impl<const SLOTS: usize> WordSet<SLOTS> {
     }
 
     /// Returns whether a word is in the set.
+    #[inline]
     pub fn contains(&self, word: &str) -> bool {
         let word = word.as_bytes();
         if word.is_empty() {
@@ -100,6 +101,7 @@ const fn word_len(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Returns a hash of a word of at least one byte, by some of its letters.
+#[inline]
 const fn hash(bytes: &[u8], at: usize, len: usize) -> usize {
     let (first, middle) = (bytes[at] as u32, bytes[at + len / 2] as u32);
     let last = bytes[at + len - 1] as u32;

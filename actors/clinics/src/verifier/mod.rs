@@ -190,7 +190,10 @@ fn identity_findings(redaction: &Redaction) -> (Option<Finding>, Vec<Finding>) {
 
 fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
     let records = scope::RecordedText::new(asserted_spans(recorded).map(|line| fold(&line.text)));
-    let in_lines = asserted_spans(shown).find_map(|line| scope::find_advice(&line.text, &records));
+    let mut read: HashSet<&str> = HashSet::default();
+    let in_lines = asserted_spans(shown)
+        .filter(|line| read.insert(&line.text))
+        .find_map(|line| scope::find_advice(&line.text, &records));
     let found = in_lines.or_else(|| scope::find_advice(text, &records))?;
     let note = format!("Response recommends an action outside the agent's scope ({found}).");
     Some(Finding::new(Rule::R3, note))

@@ -1,9 +1,6 @@
 //! Text spans of JSON values, each with the kind of its key.
 
-use std::sync::LazyLock;
-
 use callboard_message::is_one_of;
-use callboard_message::text::{WordTable, word_table};
 use serde_json::{Map, Value};
 
 use super::fold;
@@ -199,9 +196,9 @@ pub(super) fn span_kind(place: &ValuePosition<'_>, text: &str) -> SpanKind {
 /// Returns the kind of any text at a place but a mark for withheld data.
 fn key_kind(place: &ValuePosition<'_>) -> SpanKind {
     let key = plain_key(place.key);
-    let identity = match IDENTITY_KEYS.get(key.as_str()) {
+    let identity = match identity_key(&key) {
         _ if is_one_of!(&key, "query specialty action clinic purpose") => return SpanKind::Echo,
-        Some(identity) => *identity,
+        Some(identity) => identity,
         None if is_one_of!(&key, "name nome") && !is_thing(place.parent) => IdentityKind::Name,
         None if is_given_key(&key) || is_family_key(&key) => IdentityKind::NamePart,
         None if is_one_of!(&key, "line line1 line2 postcode zip cep")
@@ -214,35 +211,45 @@ fn key_kind(place: &ValuePosition<'_>) -> SpanKind {
     SpanKind::Identity(identity)
 }
 
-static IDENTITY_KEYS: WordTable<IdentityKind> = LazyLock::new(|| {
-    use IdentityKind::*;
-    word_table(&[
-        (
-            "fullname patientname nomecompleto nomedopaciente nomepaciente mothername nomedamae contactname \
-             emergencycontact nextofkin",
-            Name,
-        ),
-        (
-            "ssn cpf rg nif nhs nhsnumber aadhaar cns cartaosus passport passportnumber governmentid govid \
-             governmentidnumber nationalid taxid mrn documento socialsecuritynumber insurancenumber \
-             identifier",
-            Id,
-        ),
-        (
-            "address endereco street rua streetaddress homeaddress addressline1 logradouro",
-            Address,
-        ),
-        (
-            "phone telephone telefone celular mobile phonenumber fax",
-            Phone,
-        ),
-        ("email mail emailaddress", Email),
-        (
-            "birthdate dateofbirth dob datadenascimento datanascimento nascimento",
-            BirthDate,
-        ),
-    ])
-});
+/// Returns the kind of personal data that a key names by itself.
+fn identity_key(plain: &str) -> Option<IdentityKind> {
+    Some(match plain {
+        "fullname" | "patientname" | "nomecompleto" | "nomedopaciente" | "nomepaciente"
+        | "mothername" | "nomedamae" | "contactname" | "emergencycontact" | "nextofkin" => {
+            IdentityKind::Name
+        }
+        "ssn"
+        | "cpf"
+        | "rg"
+        | "nif"
+        | "nhs"
+        | "nhsnumber"
+        | "aadhaar"
+        | "cns"
+        | "cartaosus"
+        | "passport"
+        | "passportnumber"
+        | "governmentid"
+        | "govid"
+        | "governmentidnumber"
+        | "nationalid"
+        | "taxid"
+        | "mrn"
+        | "documento"
+        | "socialsecuritynumber"
+        | "insurancenumber"
+        | "identifier" => IdentityKind::Id,
+        "address" | "endereco" | "street" | "rua" | "streetaddress" | "homeaddress"
+        | "addressline1" | "logradouro" => IdentityKind::Address,
+        "phone" | "telephone" | "telefone" | "celular" | "mobile" | "phonenumber" | "fax" => {
+            IdentityKind::Phone
+        }
+        "email" | "mail" | "emailaddress" => IdentityKind::Email,
+        "birthdate" | "dateofbirth" | "dob" | "datadenascimento" | "datanascimento"
+        | "nascimento" => IdentityKind::BirthDate,
+        _ => return None,
+    })
+}
 
 /// Returns whether a key has a part that speaks of things, such as `medic` or `hospital`. A `name`
 /// in an object under such a key doesn't count as a person's.

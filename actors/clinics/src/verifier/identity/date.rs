@@ -1,8 +1,6 @@
 //! Dates in texts, and which of them are dates of birth.
 
 use callboard_message::is_one_of;
-use callboard_message::text::{WordTable, word_table};
-use std::sync::LazyLock;
 
 use super::class::IdentityClass;
 use super::lexicon::{BIRTH, EVENT, MEASURE, SEX_OR_AGE};
@@ -30,22 +28,24 @@ pub(super) struct Date {
     pub parts: (u8, u8),
 }
 
-static MONTHS: WordTable<u8> = LazyLock::new(|| {
-    word_table(&[
-        ("jan january janeiro enero", 1),
-        ("feb february fev fevereiro febrero", 2),
-        ("mar march marco marzo", 3),
-        ("apr april abr abril", 4),
-        ("may mai maio mayo", 5),
-        ("jun june junho junio", 6),
-        ("jul july julho julio", 7),
-        ("aug august ago agosto", 8),
-        ("sep sept september set setembro septiembre", 9),
-        ("oct october out outubro octubre", 10),
-        ("nov november novembro noviembre", 11),
-        ("dec december dez dezembro diciembre", 12),
-    ])
-});
+/// Returns the number of the month that a word names, in English, Portuguese or Spanish.
+fn month_of(word: &str) -> Option<u8> {
+    Some(match word {
+        "jan" | "january" | "janeiro" | "enero" => 1,
+        "feb" | "february" | "fev" | "fevereiro" | "febrero" => 2,
+        "mar" | "march" | "marco" | "marzo" => 3,
+        "apr" | "april" | "abr" | "abril" => 4,
+        "may" | "mai" | "maio" | "mayo" => 5,
+        "jun" | "june" | "junho" | "junio" => 6,
+        "jul" | "july" | "julho" | "julio" => 7,
+        "aug" | "august" | "ago" | "agosto" => 8,
+        "sep" | "sept" | "september" | "set" | "setembro" | "septiembre" => 9,
+        "oct" | "october" | "out" | "outubro" | "octubre" => 10,
+        "nov" | "november" | "novembro" | "noviembre" => 11,
+        "dec" | "december" | "dez" | "dezembro" | "diciembre" => 12,
+        _ => return None,
+    })
+}
 
 fn number(tokens: &Tokens<'_>, at: usize, digits: std::ops::RangeInclusive<usize>) -> Option<u16> {
     let text = tokens.cased(at);
@@ -56,7 +56,7 @@ fn number(tokens: &Tokens<'_>, at: usize, digits: std::ops::RangeInclusive<usize
 
 fn month(tokens: &Tokens<'_>, at: usize) -> Option<u8> {
     (tokens.is_word(at) && tokens.lower(at).len() >= 3)
-        .then(|| MONTHS.get(tokens.lower(at)).copied())
+        .then(|| month_of(tokens.lower(at)))
         .flatten()
 }
 

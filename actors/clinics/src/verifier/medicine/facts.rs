@@ -17,7 +17,7 @@ use super::patients::{PatientGroups, PatientIds, id_key};
 use super::plausible::is_implausible;
 use super::statements::{Statement, collect_statements};
 use super::token::{Text, join_dotted};
-use super::treatment::{Treatments, named_treatments, treatments_of, unrecorded_treatments};
+use super::treatment::{Treatments, named_treatments, unrecorded_treatments};
 
 /// Maximum number of notes of one answer.
 pub(in crate::verifier) const NOTES_MAX: usize = 8;
@@ -197,9 +197,7 @@ impl RecordedFacts {
             self.stopped.extend(patients.iter().cloned());
         }
         for substance in &claim.substances {
-            if let Some(name) = LEXICON.generic_name(substance) {
-                self.treatments |= treatments_of(name);
-            }
+            self.treatments |= LEXICON.treatments(substance);
         }
         // Under an empty id, claims about all patients are found.
         let is_new = self

@@ -1,6 +1,6 @@
 //! Recognition of medicines: by two embedded lists, and by typical word endings.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use callboard_message::word_set;
 use foldhash::{HashMap, HashMapExt};
@@ -10,6 +10,7 @@ use crate::verifier::word_lists::MEDICINE_STEMS;
 
 use super::model::Substance;
 use super::token::{Text, Token};
+use super::treatment::{Treatments, treatments_of};
 
 /// Maximum number of words in a medicine's name.
 const NAME_WORDS_MAX: usize = 4;
@@ -37,6 +38,8 @@ struct Generic {
     parts: Vec<u16>,
     /// Index of the general name that begins this one: `insulin` of `insulin glargine`.
     parent: Option<u16>,
+    /// Classes of treatments to which it belongs, from their first use.
+    treatments: OnceLock<Treatments>,
 }
 
 /// Entry of the list for the stems of a name, or of the first words of names.
@@ -79,6 +82,7 @@ impl Lexicon {
                 name: generic.trim().to_owned(),
                 parts: Vec::new(),
                 parent: None,
+                treatments: OnceLock::new(),
             });
             for name in std::iter::once(generic).chain(others.split(',')) {
                 // A name of several words has one meaning, even if one of them has two.
@@ -201,6 +205,18 @@ impl Lexicon {
             Substance::Listed(index) => Some(self.generics.get(usize::from(*index))?.name.as_str()),
             Substance::Other(..) => None,
         }
+    }
+
+    /// Returns the classes of treatments to which a listed substance belongs; none for others.
+    pub fn treatments(&self, substance: &Substance) -> Treatments {
+        let Substance::Listed(index) = substance else {
+            return 0;
+        };
+        self.generics.get(usize::from(*index)).map_or(0, |generic| {
+            *generic
+                .treatments
+                .get_or_init(|| treatments_of(&generic.name))
+        })
     }
 
     /// Returns a medicine's generic name, also for a brand, as it may be shown to a person: the

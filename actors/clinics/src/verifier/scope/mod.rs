@@ -18,13 +18,16 @@ mod record;
 mod sentence;
 
 use std::borrow::Cow;
+use std::hash::BuildHasher;
 
 use callboard_message::is_one_of;
+use foldhash::HashMap;
 
 use super::fold;
 use hit::{Address, Hit};
 use reading::SentenceReading;
 use record::RangeHashes;
+use sentence::Token;
 
 pub(super) use record::RecordedText;
 
@@ -45,8 +48,14 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
     let text = sentence::split(&folded);
     let mut hits: Vec<Hit> = Vec::new();
     let mut follows_address = false;
+    let mut harmless = HarmlessSentences::default();
     text.sentences.iter().find_map(|sentence| {
         let tokens = &text.tokens[sentence.from..sentence.to];
+        let context = (sentence.end, follows_address);
+        if let Some(has_you) = harmless.has_you(tokens, context) {
+            follows_address = has_you && sentence.end == ';';
+            return None;
+        }
         let mut reading = SentenceReading::new(tokens, sentence.end, records);
         general::cover_disclaimers(&mut reading);
         reading.follows_address = follows_address;
@@ -57,6 +66,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         diagnosis::find(&reading, &mut hits);
         general::find(&reading, &mut hits);
         if hits.is_empty() {
+            harmless.insert(tokens, context, reading.has_you);
             return None;
         }
         let hashes = RangeHashes::new(tokens);
@@ -71,6 +81,34 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         });
         advice.map(|hit| hit.kind)
     })
+}
+
+/// Sentences of a text without any advice, so that each is judged once: answers repeat what is alike
+/// of several patients.
+#[derive(Default)]
+struct HarmlessSentences<'a, 't> {
+    /// Sentences by the hash of their words and context, and whether they address the reader.
+    by_hash: HashMap<u64, (&'a [Token<'t>], SentenceContext, bool)>,
+}
+
+/// Sign that ends a sentence, and whether it follows an address.
+type SentenceContext = (char, bool);
+
+impl<'a, 't> HarmlessSentences<'a, 't> {
+    /// Returns whether the same sentence before addressed the reader; `None` if there was none.
+    fn has_you(&self, tokens: &[Token<'t>], context: SentenceContext) -> Option<bool> {
+        let (known, known_context, has_you) = self.by_hash.get(&self.hash(tokens, context))?;
+        (*known == tokens && *known_context == context).then_some(*has_you)
+    }
+
+    fn insert(&mut self, tokens: &'a [Token<'t>], context: SentenceContext, has_you: bool) {
+        let hash = self.hash(tokens, context);
+        self.by_hash.insert(hash, (tokens, context, has_you));
+    }
+
+    fn hash(&self, tokens: &[Token<'t>], context: SentenceContext) -> u64 {
+        self.by_hash.hasher().hash_one((tokens, context))
+    }
 }
 
 /// Returns a folded text without single words in quotation marks and parentheses, `("stop")`, by

@@ -9,6 +9,7 @@ use super::lexicon::{
 };
 
 /// Word of a text, with its classes and with what stands before it.
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct Token<'a> {
     pub word: &'a str,
     pub class: Class,
