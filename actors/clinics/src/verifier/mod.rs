@@ -188,12 +188,17 @@ fn identity_findings(redaction: &Redaction) -> (Option<Finding>, Vec<Finding>) {
     (stuck, cut)
 }
 
+/// Returns the texts of the spans that state facts, each once.
+fn distinct_texts(spans: &[TextSpan]) -> impl Iterator<Item = &str> {
+    let mut known: HashSet<&str> = HashSet::default();
+    asserted_spans(spans)
+        .map(|span| span.text.as_str())
+        .filter(move |text| known.insert(text))
+}
+
 fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
-    let records = scope::RecordedText::new(asserted_spans(recorded).map(|line| fold(&line.text)));
-    let mut read: HashSet<&str> = HashSet::default();
-    let in_lines = asserted_spans(shown)
-        .filter(|line| read.insert(&line.text))
-        .find_map(|line| scope::find_advice(&line.text, &records));
+    let records = scope::RecordedText::new(distinct_texts(recorded).map(fold));
+    let in_lines = distinct_texts(shown).find_map(|line| scope::find_advice(line, &records));
     let found = in_lines.or_else(|| scope::find_advice(text, &records))?;
     let note = format!("Response recommends an action outside the agent's scope ({found}).");
     Some(Finding::new(Rule::R3, note))

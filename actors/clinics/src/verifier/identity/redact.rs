@@ -1,5 +1,6 @@
 //! Cutting personal data out of an answer.
 
+use foldhash::HashSet;
 use serde_json::{Map, Value};
 
 use super::class::{IdentityClass, IdentityPolicy};
@@ -122,6 +123,8 @@ pub(crate) fn redact_known(text: &str, known: &KnownIdentities) -> Option<String
 
 struct Redactor<'a> {
     finder: Finder<'a>,
+    /// Texts so far that hold no personal data.
+    harmless: HashSet<String>,
     count: u32,
     classes: Vec<IdentityClass>,
     stuck: Option<IdentityClass>,
@@ -131,6 +134,7 @@ impl<'a> Redactor<'a> {
     fn new(finder: Finder<'a>) -> Self {
         Self {
             finder,
+            harmless: HashSet::default(),
             count: 0,
             classes: Vec::new(),
             stuck: None,
@@ -146,8 +150,12 @@ impl<'a> Redactor<'a> {
 
     /// Returns the text with marks in place of personal data; `None` if it has none.
     fn redact_text(&mut self, text: &str) -> Option<String> {
+        if self.harmless.contains(text) {
+            return None;
+        }
         let mut hits = self.finder.find(text);
         if hits.is_empty() {
+            self.harmless.insert(text.to_owned());
             return None;
         }
         let mut redacted = text.to_owned();
@@ -182,11 +190,8 @@ impl<'a> Redactor<'a> {
                 let class = self.identity_of(&text, place).or_else(|| {
                     let digits = text.bytes().filter(u8::is_ascii_digit).count();
                     let long = digits >= NUMBER_DIGITS_MIN && !text.contains('.');
-                    self.finder
-                        .find(&text)
-                        .first()
-                        .map(|hit| hit.class)
-                        .filter(|_| long)
+                    let hits = long.then(|| self.finder.find(&text))?;
+                    hits.first().map(|hit| hit.class)
                 });
                 if let Some(class) = class {
                     self.add(class);

@@ -178,6 +178,12 @@ impl Lexicon {
         })
     }
 
+    /// Returns whether a medicine's name may begin with a word.
+    pub fn has_beginning(&self, word: &str) -> bool {
+        let stem = stem(word);
+        self.names.contains_key(&stem) || is_unlisted_medicine(word, &stem).is_some()
+    }
+
     fn substances(&self, index: u16) -> Vec<Substance> {
         match self.generics.get(usize::from(index)) {
             Some(generic) if !generic.parts.is_empty() => generic

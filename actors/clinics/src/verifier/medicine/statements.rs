@@ -580,6 +580,12 @@ fn medicine_key(key: &str, value: &Value) -> Option<(String, String)> {
         return None;
     }
     let spaced = fold(&key.replace(['_', '-', '.'], " "));
+    let first = spaced
+        .split(|c: char| !c.is_alphabetic())
+        .find(|word| !word.is_empty());
+    if !LEXICON.has_beginning(first.unwrap_or_default()) {
+        return None;
+    }
     let text = Text::read(&spaced);
     // `iron: 60` may be a laboratory value, `iron: {"qty": 60, "unit": "mg"}` is checked by its unit.
     let is_named = value.is_object() || value.is_string();

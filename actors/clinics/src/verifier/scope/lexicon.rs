@@ -88,7 +88,7 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
     }
     for (class, verbs) in PORTUGUESE_VERBS {
         for verb in verbs.split_whitespace() {
-            portuguese_forms(verb, |word, form| add(fold(&word), class | form));
+            portuguese_forms(verb, |word, form| add(folded(word), class | form));
         }
     }
     // What was done is history, whatever it was.
@@ -101,7 +101,7 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
         english_forms(verb, &mut add_living);
     }
     for verb in PORTUGUESE_LIVING.split_whitespace() {
-        portuguese_forms(verb, |word, form| add_living(fold(&word), form));
+        portuguese_forms(verb, |word, form| add_living(folded(word), form));
     }
     for (class, words) in WORDS.iter().chain(FRAME_WORDS) {
         for word in words.split_ascii_whitespace() {
@@ -127,6 +127,13 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
     classes
 });
 
+fn folded(word: String) -> String {
+    match word.is_ascii() {
+        true => word,
+        false => fold(&word),
+    }
+}
+
 /// Calls `add` with each form of an English verb. `verb` is its base form; `+` after it doubles the
 /// last letter before an ending; irregular past forms follow after `/`.
 fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
@@ -139,7 +146,7 @@ fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
     };
     let silent = doubled.strip_suffix('e').unwrap_or(&doubled);
     add(base.to_owned(), BASE);
-    add(format!("{silent}ing"), GERUND);
+    add([silent, "ing"].concat(), GERUND);
     let mut is_irregular = false;
     for past in parts {
         is_irregular = true;
@@ -150,8 +157,8 @@ fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
             .strip_suffix('y')
             .filter(|b| !b.ends_with(['a', 'e', 'o']))
         {
-            Some(stem) => format!("{stem}ied"),
-            None => format!("{silent}ed"),
+            Some(stem) => [stem, "ied"].concat(),
+            None => [silent, "ed"].concat(),
         };
         add(past, PAST);
     }
@@ -167,9 +174,9 @@ fn portuguese_forms(verb: &str, mut add: impl FnMut(String, Class)) {
     let (stem, ending) = infinitive.split_at(cut);
     let is_ar = ending == "ar";
     let polite = match (irregular, stem.chars().last()) {
-        ("", Some('c')) if is_ar => format!("{}qu", &stem[..stem.len() - 1]),
-        ("", Some('g')) if is_ar => format!("{stem}u"),
-        ("", Some('c')) => format!("{}ç", &stem[..stem.len() - 1]),
+        ("", Some('c')) if is_ar => [&stem[..stem.len() - 1], "qu"].concat(),
+        ("", Some('g')) if is_ar => [stem, "u"].concat(),
+        ("", Some('c')) => [&stem[..stem.len() - 1], "ç"].concat(),
         ("", _) => stem.to_owned(),
         (irregular, _) => irregular.to_owned(),
     };
@@ -182,30 +189,30 @@ fn portuguese_forms(verb: &str, mut add: impl FnMut(String, Class)) {
         } else {
             polite_vowel
         };
-        add(format!("{polite}{vowel}{tail}"), POLITE);
+        add([&polite, vowel, tail].concat(), POLITE);
     }
-    add(format!("{stem}{plain_vowel}"), FAMILIAR);
+    add([stem, plain_vowel].concat(), FAMILIAR);
     if !is_ar {
         match stem.chars().last() {
             Some('z') => add(stem.to_owned(), FAMILIAR),
-            Some('u') => add(format!("{stem}i"), FAMILIAR),
+            Some('u') => add([stem, "i"].concat(), FAMILIAR),
             _ => {}
         }
     }
-    add(format!("{stem}{theme}ndo"), GERUND);
+    add([stem, theme, "ndo"].concat(), GERUND);
     let participle = if is_ar { "ad" } else { "id" };
     for tail in ["o", "a", "os", "as"] {
-        add(format!("{stem}{participle}{tail}"), PAST);
+        add([stem, participle, tail].concat(), PAST);
     }
     let past = if is_ar { "ou" } else { "eu" };
-    add(format!("{stem}{past}"), PAST);
-    add(format!("{stem}iu"), PAST);
-    add(format!("{stem}{theme}ram"), PAST);
+    add([stem, past].concat(), PAST);
+    add([stem, "iu"].concat(), PAST);
+    add([stem, theme, "ram"].concat(), PAST);
     for tail in ["ia", "iam", "íamos"] {
-        add(format!("{infinitive}{tail}"), CONDITIONAL);
+        add([infinitive, tail].concat(), CONDITIONAL);
     }
     let imperfect = if is_ar { "ava" } else { "ia" };
-    add(format!("{stem}{imperfect}"), IMPERFECT);
+    add([stem, imperfect].concat(), IMPERFECT);
 }
 
 const ENGLISH_VERBS: &[(Class, &str)] = &[
