@@ -1,5 +1,7 @@
 //! Text spans of JSON values, each with the kind of its key.
 
+use std::borrow::Cow;
+
 use callboard_message::is_one_of;
 use serde_json::{Map, Value};
 
@@ -164,10 +166,14 @@ fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
 }
 
 /// Returns a key in folded form, with ASCII letters and digits only.
-pub(super) fn plain_key(key: &str) -> String {
+pub(super) fn plain_key(key: &str) -> Cow<'_, str> {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    if key.bytes().all(is_plain) {
+        return Cow::Borrowed(key);
+    }
     let mut plain = fold(key);
     plain.retain(|c| c.is_ascii_alphanumeric());
-    plain
+    Cow::Owned(plain)
 }
 
 fn is_medication_key(key: &str) -> bool {

@@ -13,10 +13,14 @@ const CODES_MIN: usize = 4;
 pub(super) fn encoded_parts(text: &str) -> Vec<(Range<usize>, String)> {
     let mut parts = Vec::new();
     let bytes = text.as_bytes();
-    let is_code = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'_' | b'-');
+    let is_code = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'_' | b'-');
     let mut at = 0;
     while at < bytes.len() {
-        let len = bytes[at..].iter().take_while(|b| is_code(b)).count();
+        let mut end = at;
+        while end < bytes.len() && is_code(bytes[end]) {
+            end += 1;
+        }
+        let len = end - at;
         if len >= RUN_BYTES_MIN {
             let padding = bytes[at + len..]
                 .iter()
@@ -133,14 +137,12 @@ fn separate_codes(
         }
         // On to the next word.
         at = at.max(end);
-        at += bytes[at..]
-            .iter()
-            .take_while(|b| b.is_ascii_alphanumeric())
-            .count();
-        at += bytes[at..]
-            .iter()
-            .take_while(|b| !b.is_ascii_alphanumeric())
-            .count();
+        while at < bytes.len() && bytes[at].is_ascii_alphanumeric() {
+            at += 1;
+        }
+        while at < bytes.len() && !bytes[at].is_ascii_alphanumeric() {
+            at += 1;
+        }
     }
 }
 
@@ -156,13 +158,14 @@ fn code_at(bytes: &[u8], at: usize, base: u32, min: usize, max: usize) -> Option
         .take(max)
         .take_while(|b| char::from(**b).is_digit(base))
         .count();
-    let digits = std::str::from_utf8(&rest[skip..skip + len]).ok()?;
     // In one run without separators only codes of a fixed length can be told apart.
     let next = rest.get(skip + len);
     let ends = !next.is_some_and(u8::is_ascii_alphanumeric) || base == 2;
-    (len >= min && ends)
-        .then(|| Some((u8::from_str_radix(digits, base).ok()?, at + skip + len)))
-        .flatten()
+    if len < min || !ends {
+        return None;
+    }
+    let digits = std::str::from_utf8(&rest[skip..skip + len]).ok()?;
+    Some((u8::from_str_radix(digits, base).ok()?, at + skip + len))
 }
 
 #[cfg(test)]

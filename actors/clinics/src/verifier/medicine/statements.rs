@@ -1,6 +1,7 @@
 //! Statements about medicines in JSON values: each prescription as one text like a person would
 //! write it, under whatever keys its fields stand, and all other texts.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use callboard_message::{is_one_of, word_set};
@@ -147,7 +148,7 @@ impl Walk {
     }
 
     fn object(&mut self, map: &Map<String, Value>, place: &ValuePlace<'_>) -> Loose {
-        let keys: Vec<String> = map.keys().map(|key| plain_key(key)).collect();
+        let keys: Vec<Cow<'_, str>> = map.keys().map(|key| plain_key(key)).collect();
         let place = &ValuePlace {
             patient: patient_of(map, &keys, place),
             ..place.clone()
@@ -497,7 +498,7 @@ fn unknown_amount(map: &Map<String, Value>, own: &mut Fields) {
 
 /// Adds the schedule that several fields of an object, whose plain keys are `keys`, state in numbers: `times_per_day`, `interval_hours`, or
 /// `frequency`, `period` and `period_unit`.
-fn timing_fields(map: &Map<String, Value>, keys: &[String], own: &mut Fields) {
+fn timing_fields(map: &Map<String, Value>, keys: &[Cow<'_, str>], own: &mut Fields) {
     let find = |is_named: fn(&str) -> bool| {
         let found = keys.iter().position(|key| is_named(key))?;
         map.values().nth(found)
@@ -614,7 +615,7 @@ fn patient_key(key: &str) -> Option<Rc<str>> {
 /// of a patient's object.
 fn patient_of(
     map: &Map<String, Value>,
-    keys: &[String],
+    keys: &[Cow<'_, str>],
     place: &ValuePlace<'_>,
 ) -> Option<Rc<str>> {
     let own = keys

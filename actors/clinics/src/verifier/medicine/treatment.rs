@@ -444,14 +444,15 @@ fn is_denied(sentence: &str) -> bool {
 fn plain_text(folded: &str) -> String {
     let mut plain = String::with_capacity(folded.len() + 2);
     plain.push(' ');
-    for c in folded.chars() {
-        if c.is_alphanumeric() || c == '-' {
-            plain.push(c);
-        } else if !plain.ends_with(' ') {
-            plain.push(' ');
-        }
+    let is_kept = |c: char| c.is_alphanumeric() || c == '-';
+    let mut rest = folded;
+    while let Some(start) = rest.find(is_kept) {
+        rest = &rest[start..];
+        let end = rest.find(|c: char| !is_kept(c)).unwrap_or(rest.len());
+        plain.push_str(&rest[..end]);
+        plain.push(' ');
+        rest = &rest[end..];
     }
-    plain.push(' ');
     plain
 }
 

@@ -104,7 +104,10 @@ fn times(a: u64, b: u64) -> u64 {
 
 impl RangeHashes {
     pub fn new(tokens: &[Token<'_>]) -> Self {
-        let (mut sums, mut powers) = (vec![0], vec![1]);
+        let room = || Vec::with_capacity(tokens.len() + 1);
+        let (mut sums, mut powers) = (room(), room());
+        sums.push(0);
+        powers.push(1);
         let (mut sum, mut power) = (0, 1);
         for token in tokens {
             sum = (times(sum, BASE) + hash(token.word) % MODULUS) % MODULUS;
