@@ -251,7 +251,7 @@ fn check_sources(step: &Step, steps: &[Step]) -> Result<(), PlanError> {
                 && s.step_id != step.step_id
                 && s.clinic == step.clinic
                 && s.finds_patients()
-                && !(is_left_out && !s.except.is_empty())
+                && (!is_left_out || s.except.is_empty())
         })
     };
     let bad = |of| {

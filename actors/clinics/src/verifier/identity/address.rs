@@ -118,10 +118,10 @@ fn numbered_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     if !tokens.is_word(next) || !same_line(tokens, next) || !tokens.gap(next) {
         return None;
     }
-    if tokens.is(next, STREET_START) {
-        if let Some(found) = street_after(tokens, next, false) {
-            return Some((at, found));
-        }
+    if tokens.is(next, STREET_START)
+        && let Some(found) = street_after(tokens, next, false)
+    {
+        return Some((at, found));
     }
     let name = name_end(tokens, next, false);
     // The last street word of the name, behind at least one other word.
@@ -236,8 +236,8 @@ fn joined_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let word = tokens.lower(at);
     let long = |end: &&str| word.len() >= end.len() + 3 && word.ends_with(*end);
     let number = at + 1 + usize::from(tokens.sign(at + 1) == Some(b'.'));
-    let is = STREET_ENDS.iter().any(|end| long(&end))
-        || tokens.is_capital(at) && ["vej", "tie", "vei", "str"].iter().any(|end| long(&end));
+    let is = STREET_ENDS.iter().any(&long)
+        || tokens.is_capital(at) && ["vej", "tie", "vei", "str"].iter().any(long);
     (is && tokens.is_number(number) && same_line(tokens, number) && tokens.cased(number).len() <= 5)
         .then(|| {
             let before = at
@@ -515,7 +515,7 @@ fn labelled(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let last = last?;
     let street =
         capitals > 0 && numbers > 0 && tokens.is_number(start) || capitals > 1 && numbers > 0;
-    (street && !tokens.is_number(last) || street && last > start).then_some((start, last))
+    (street && (!tokens.is_number(last) || last > start)).then_some((start, last))
 }
 
 /// Returns the last token of an address whose street ends at `last`: unit, town, state, postcode

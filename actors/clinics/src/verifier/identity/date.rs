@@ -94,7 +94,7 @@ fn numeric_date(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
     let ends = tokens.gap(at + 5)
         || !(tokens.sign(at + 5) == Some(sign) && tokens.is_number(at + 6) && !tokens.gap(at + 6));
     let begins =
-        at < 2 || tokens.gap(at) || !(tokens.sign(at - 1) == Some(sign) && !tokens.gap(at - 1));
+        at < 2 || tokens.gap(at) || tokens.sign(at - 1) != Some(sign) || tokens.gap(at - 1);
     if !tight || !ends || !begins || tokens.sign(at + 3) != Some(sign) {
         return None;
     }

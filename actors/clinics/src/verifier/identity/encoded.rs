@@ -90,10 +90,11 @@ fn decode(run: &str) -> Option<String> {
     let base32 = |b: &u8| b.is_ascii_alphabetic() || (b'2'..=b'7').contains(b);
     let one_case =
         !(bytes.iter().any(u8::is_ascii_lowercase) && bytes.iter().any(u8::is_ascii_uppercase));
-    if one_case && bytes.iter().all(base32) {
-        if let Some(text) = decode_base32(bytes).and_then(readable) {
-            return Some(text);
-        }
+    if one_case
+        && bytes.iter().all(base32)
+        && let Some(text) = decode_base32(bytes).and_then(readable)
+    {
+        return Some(text);
     }
     if bytes.len() % 4 == 1 {
         return None;

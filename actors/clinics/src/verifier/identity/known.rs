@@ -477,7 +477,7 @@ impl KnownIdentities {
                 is_discovery(tokens, token, token)
             };
             let alone = needle.is_part && needle.class == IdentityClass::Name;
-            if !discovery && !(alone && reach == NameReach::Full) {
+            if !discovery && (!alone || reach != NameReach::Full) {
                 out.push(Hit::new(range, needle.class));
             }
             at += len;

@@ -227,7 +227,7 @@ fn name_at(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Taken {
     let run = &words[at..at + len];
     let content: Vec<&NameWord<'_>> = run
         .iter()
-        .filter(|w| !(tokens.is(w.first, PARTICLE) && !w.is_capital()))
+        .filter(|w| !tokens.is(w.first, PARTICLE) || w.is_capital())
         .collect();
     if content.len() == 1 {
         return single_name(tokens, words, at).map(|class| (1, Some(class)));
@@ -365,8 +365,8 @@ fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option
     };
     // A word that no list has: no abbreviation, and no word of medicine.
     let unknown = word.is_listed()
-        || !is_medical(word.lower) && !(is_shouted(&[word]) && word.lower.len() < 5);
-    let plausible = !(word.everyday && !word.is_listed());
+        || !is_medical(word.lower) && (!is_shouted(&[word]) || word.lower.len() >= 5);
+    let plausible = !word.everyday || word.is_listed();
     if linked(DOCTOR) {
         return plausible.then_some(IdentityClass::DoctorSurname);
     }
@@ -522,14 +522,14 @@ fn follows(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize, next: usize, 
     let particle = tokens.is(word.first, PARTICLE) && !word.is_capital();
     if particle {
         return words.get(next + 1).is_some_and(|w| {
-            w.joined == Some(0) && w.is_capital() && !(w.everyday && !w.is_listed())
+            w.joined == Some(0) && w.is_capital() && (!w.everyday || w.is_listed())
         });
     }
     let number = word.last + 1 + usize::from(tokens.sign(word.last + 1) == Some(b'-'));
     let digits = tokens.is_number(number) && !tokens.gap(number) && !tokens.gap(word.last + 1);
     let thing = tokens.is(word.first, DISCOVERY | INSTITUTION) && word.everyday;
     let stage = word.cased.len() > 1 && word.cased.bytes().all(|b| b"IVXabcs".contains(&b));
-    word.is_capital() && !digits && !thing && !stage && !(word.everyday && !word.is_listed())
+    word.is_capital() && !digits && !thing && !stage && (!word.everyday || word.is_listed())
 }
 
 /// Returns the number of words of a name with the family name first, such as "Barker, Margaret A.",

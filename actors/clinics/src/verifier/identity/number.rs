@@ -462,10 +462,12 @@ fn coded(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
     {
         return Some((at, number, Id));
     }
-    if prefix.len() == 2 && digits.len() == 2 && !tokens.gap(number) {
-        if let Some(last) = iban_end(tokens, at) {
-            return Some((at, last, Id));
-        }
+    if prefix.len() == 2
+        && digits.len() == 2
+        && !tokens.gap(number)
+        && let Some(last) = iban_end(tokens, at)
+    {
+        return Some((at, last, Id));
     }
     (prefix.len() == 2 && hyphen == 0)
         .then(|| nino_end(tokens, at))

@@ -209,10 +209,10 @@ impl<'a> Redactor<'a> {
     fn redact_object(&mut self, map: &mut Map<String, Value>, place: &ValuePosition<'_>) {
         for (key, value) in map.iter_mut() {
             // A key can't be cut: other values are found by it.
-            if is_searched(key) {
-                if let Some(hit) = self.finder.find(key).first() {
-                    self.stuck = Some(hit.class);
-                }
+            if is_searched(key)
+                && let Some(hit) = self.finder.find(key).first()
+            {
+                self.stuck = Some(hit.class);
             }
             self.redact_value(value, &place.inside(key));
         }

@@ -145,7 +145,7 @@ impl RecordedFacts {
             ..Self::default()
         };
         for record in records {
-            facts.add_ids(record, 0);
+            facts.add_ids(record);
         }
         for statement in &statements {
             if let Some(patient) = &statement.patient {
@@ -167,15 +167,14 @@ impl RecordedFacts {
     }
 
     /// Adds the ids of patients without a statement, such as those without medicines.
-    fn add_ids(&mut self, value: &Value, depth: usize) {
+    fn add_ids(&mut self, value: &Value) {
         match value {
-            Value::Array(items) => items.iter().for_each(|item| self.add_ids(item, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|item| self.add_ids(item)),
             Value::Object(map) => {
                 if let Some(id) = map.get("patient_id").and_then(Value::as_str) {
                     self.ids.add(id);
                 }
-                map.values()
-                    .for_each(|inner| self.add_ids(inner, depth + 1));
+                map.values().for_each(|inner| self.add_ids(inner));
             }
             _ => {}
         }

@@ -372,7 +372,7 @@ fn relative_dose(tokens: &[Token<'_>]) -> Option<FoundDose> {
         tokens.get(at).is_some_and(|t| t.is_word(words))
     };
     // "twice the losartan dose": the medicine stays.
-    let is_before_name = || word(tokens, 1 + skip) != "" && is_dose(2 + skip);
+    let is_before_name = || !word(tokens, 1 + skip).is_empty() && is_dose(2 + skip);
     let taken = match is_dose(1 + skip) {
         true => 2 + skip,
         false if is_before_name() => 1 + skip,

@@ -301,7 +301,7 @@ proptest::proptest! {
     #[test]
     fn any_text_is_read(text in ANY_TEXT) {
         let value = json!({ "notes": text, text.as_str(): [text, {"name": text, "dose": text}] });
-        let notes = find_fabrications(&[value.clone()], &value, &text);
+        let notes = find_fabrications(std::slice::from_ref(&value), &value, &text);
         proptest::prop_assert!(notes.len() <= NOTES_MAX);
     }
 }

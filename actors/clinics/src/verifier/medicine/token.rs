@@ -256,7 +256,7 @@ impl<'t> Reader<'t> {
 
     /// Returns whether the digits before the current place number a line of a list: "1. Losartan".
     fn is_line_number(&self, digits: &str) -> bool {
-        let rest = self.source[self.at..].as_bytes();
+        let rest = &self.source.as_bytes()[self.at..];
         self.begins_line
             && self.text.tokens.len() == self.start
             && digits.len() <= LINE_NUMBER_DIGITS_MAX

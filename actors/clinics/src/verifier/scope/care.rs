@@ -282,7 +282,7 @@ fn comfort(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             r.word(n + 1),
             "it" | "and" | "for" | "until" | "ate" | "que" | "a" | "to"
         );
-    if rests && r.any(0, n + 8, COMPLAINT | OUTCOME) || rests && r.word(n + 2) == "out" {
+    if rests && (r.any(0, n + 8, COMPLAINT | OUTCOME) || r.word(n + 2) == "out") {
         return against(n, n + 1, true);
     }
     None
