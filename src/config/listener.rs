@@ -206,31 +206,37 @@ impl ListenerDeclaration {
         self.keys.is_some() || self.auth.is_some()
     }
 
-    /// Whether guests are served at an address beyond this machine, because the file says so.
+    /// Whether guests beyond this machine are served, because the file says so.
     pub(crate) fn serves_remote_guests(&self) -> bool {
         self.anonymous == Some(AnonymousAccess::Guest)
             && !self.requires_credential()
-            && !self.is_loopback_only()
+            && !self.is_local()
     }
 
-    /// Whether the listener must not be opened: an address is beyond this machine, no credential is
+    /// Whether the listener must not be opened: clients beyond this machine reach it, no credential is
     /// required, and nothing says that anybody may use it.
     pub(crate) fn lacks_authentication(&self) -> bool {
         !self.requires_credential()
-            && !self.is_loopback_only()
+            && !self.is_local()
             && !self.open
             && self.anonymous != Some(AnonymousAccess::Guest)
     }
 
     /// Returns the access of clients without a credential. With `keys` it is denied. Without a
-    /// declaration, clients are guests if all addresses are loopback ones, and denied otherwise.
+    /// declaration, clients are guests if all are on this machine, and denied otherwise.
     pub fn anonymous_access(&self) -> AnonymousAccess {
         match self.anonymous {
             _ if self.requires_credential() => AnonymousAccess::Denied,
             Some(access) => access,
-            None if self.is_loopback_only() || self.open => AnonymousAccess::Guest,
+            None if self.is_local() || self.open => AnonymousAccess::Guest,
             None => AnonymousAccess::Denied,
         }
+    }
+
+    /// Whether only clients on this machine reach the listener: its addresses are loopback ones, and
+    /// no proxy is declared by whose address others come.
+    fn is_local(&self) -> bool {
+        self.is_loopback_only() && self.trusted_proxies.is_empty()
     }
 
     fn is_loopback_only(&self) -> bool {
@@ -303,6 +309,10 @@ impl ListenerDeclaration {
             ));
         }
         let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
+        let is_proxied = !self.trusted_proxies.is_empty() && self.is_loopback_only();
+        if is_proxied && !is_operator && !self.is_bare() && self.lacks_authentication() {
+            wrong.push(("trusted_proxies", UNAUTHENTICATED_PROXY_MESSAGE));
+        }
         if is_operator {
             wrong.extend(
                 PROXY_KEYS
@@ -547,6 +557,8 @@ const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come thro
 /// Reason why a listener without authentication isn't opened beyond this machine, with the remedies.
 pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or tokens (`[listener.auth]`), or \
                                                   `anonymous = \"guest\"` if anybody who reaches it may use it";
+const UNAUTHENTICATED_PROXY_MESSAGE: &str = "everybody beyond the proxy could use this listener: write `keys`, or `[listener.auth]`, or \
+                                             `anonymous = \"guest\"` if anybody who reaches it may use it";
 const BARE_LOOPBACK_MESSAGE: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
                                     address, or write the dialect \"mcp\" and `keys`";
 

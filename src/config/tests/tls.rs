@@ -45,6 +45,10 @@ fn tls_keys() {
             &["`trusted_proxies`: requests to this address or name come through a proxy"],
         ),
         (
+            format!("{mcp}\ntrusted_proxies = [\"10.0.0.0/8\"]"),
+            &["`trusted_proxies`: everybody beyond the proxy could use this listener"],
+        ),
+        (
             format!("{mcp}\ntrusted_proxies = [\"10.0.0.1/8\"]"),
             &["with all other bits zero"],
         ),

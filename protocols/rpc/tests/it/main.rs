@@ -17,9 +17,11 @@ mod batch;
 // Keys: shown once, stored as hashes, revoked while a server runs.
 mod keys;
 // An authorization server within the tests.
+#[cfg(all(feature = "client", feature = "serve"))]
 #[path = "../../../../tests/kit/issuer.rs"]
 mod issuer;
 // Access tokens: verified by their issuers' keys, which are fetched within limits.
+#[cfg(all(feature = "client", feature = "serve"))]
 mod tokens;
 // Key files of earlier versions.
 mod upgrade;
