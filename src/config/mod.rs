@@ -779,25 +779,3 @@ fn is_remote(agent: &dyn AgentDeclaration) -> bool {
     let is_upstream = agent.downcast::<UpstreamDeclaration>().is_some();
     is_upstream || agent.downcast::<A2aAgentDeclaration>().is_some()
 }
-
-fn list_items(
-    tree: Option<ConfigTree>,
-    name: &str,
-    problems: &mut ProblemCollector<'_>,
-) -> Vec<ConfigTree> {
-    match tree {
-        None => Vec::new(),
-        Some(ConfigTree {
-            value: ConfigValue::List(items),
-            ..
-        }) => items,
-        Some(tree) => {
-            problems.error_with(
-                Some(tree.span),
-                format!("`{name}` must be a list"),
-                Some(format!("in TOML each begins with [[{name}]]")),
-            );
-            Vec::new()
-        }
-    }
-}

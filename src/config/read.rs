@@ -8,8 +8,8 @@ use super::problem::{ProblemCollector, Severity, suggestion};
 use super::sections::{self, SectionDeclaration};
 use super::tree::{self, ConfigTree, ConfigValue};
 use super::{
-    NodeDeclaration, ParsedDeclaration, ParsedSections, bidirectional, decode_table, list_items,
-    magictunnel, renamed,
+    NodeDeclaration, ParsedDeclaration, ParsedSections, bidirectional, decode_table, magictunnel,
+    renamed,
 };
 
 /// Returns the ids written in tables that aren't decoded yet; a table without one is skipped.
@@ -196,4 +196,27 @@ fn describe(sections: &mut ParsedSections, mut unread: Vec<String>) {
         .collect();
     sections.descriptions.extend(described);
     sections.unreadable_ids = unread;
+}
+
+/// Returns the tables of a list such as `[[agent]]`; none if the value is no list, which is reported.
+fn list_items(
+    tree: Option<ConfigTree>,
+    name: &str,
+    problems: &mut ProblemCollector<'_>,
+) -> Vec<ConfigTree> {
+    match tree {
+        None => Vec::new(),
+        Some(ConfigTree {
+            value: ConfigValue::List(items),
+            ..
+        }) => items,
+        Some(tree) => {
+            problems.error_with(
+                Some(tree.span),
+                format!("`{name}` must be a list"),
+                Some(format!("in TOML each begins with [[{name}]]")),
+            );
+            Vec::new()
+        }
+    }
 }

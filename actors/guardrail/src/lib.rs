@@ -6,6 +6,7 @@
 //! against the rules. The result is deterministic, takes time linear in the length, and needs no
 //! model. Text that can't be screened is blocked.
 
+mod concept_words;
 mod custom;
 mod long_texts;
 mod normalize;
@@ -13,7 +14,6 @@ mod rules;
 mod screen;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -9,11 +9,11 @@ use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
 use super::RuleError;
-use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
-use super::words::{
-    FormConcepts, SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords, WordIndex,
-    char_len, word_char_len,
+use super::concept_words::{
+    ConceptId, FormConcepts, SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords,
+    WordIndex, char_len, word_char_len,
 };
+use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
 
 /// Minimum letters of a word that may be several words written together.
 const JOINED_CHARS_MIN: usize = 20;
@@ -21,9 +21,6 @@ const JOINED_CHARS_MIN: usize = 20;
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
 
 const BUILT_IN_RULES: &str = concat!(include_str!("rules.toml"), include_str!("words.toml"));
-
-/// Index of a concept in [`RuleSet`]. A concept is a group of words that rules treat alike.
-pub(super) type ConceptId = u16;
 
 /// Compiled rules of a guardrail: chains of concepts, and patterns.
 pub struct RuleSet {

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::BLOCKING_SCORE;
+use super::concept_words::{ConceptId, TaggedWord, TaggedWords};
 use super::normalize::{self, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
-use super::rules::{ChainRule, ConceptId, RuleSet};
-use super::words::{TaggedWord, TaggedWords};
+use super::rules::{ChainRule, RuleSet};
 
 /// Rule id reported if the built-in rules can't be used.
 pub(super) const NO_RULES_ID: &str = "limit.no_rules";

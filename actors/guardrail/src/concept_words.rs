@@ -1,7 +1,9 @@
 //! Words of a text: their concepts and their places.
 
 use super::normalize::is_word_char;
-use super::rules::ConceptId;
+
+/// Index of a concept in the rules. A concept is a group of words that rules treat alike.
+pub(super) type ConceptId = u16;
 
 /// Minimum letters of a known word at the start of a longer one ([`WordIndex::longest_prefix`]).
 const PREFIX_LETTERS_MIN: usize = 3;
