@@ -2,19 +2,22 @@
 //!
 //! Planning is a typed message, [`MakePlan`]. The [`Planner`] answers it by rules with the registry's
 //! words and a clinical vocabulary, without a model or network: it corrects spellings (`reading`),
-//! splits the question into fragments and shares parts between these (`fragment`, `clause`), and
+//! splits the question into fragments and shares parts between these (`splitter`, `clause`), and
 //! plans each (`rules`). The [`ModelPlanner`] asks a language model. Any agent that handles the same
 //! message can replace them.
 
 mod clause;
 mod fragment;
+mod fragment_roles;
 mod lexicon;
 mod model;
 mod phrases;
 mod reading;
 mod refusal;
+mod refused_parts;
 mod rules;
 mod spelling;
+mod splitter;
 mod tags;
 mod term;
 #[cfg(test)]
@@ -38,11 +41,11 @@ use crate::plan::Step;
 use crate::plan::{ClinicRegistry, Counting, Plan};
 
 use clause::share_between;
-use fragment::split_fragments;
 use phrases::RegistryPhrases;
 use reading::SpelledQuery;
 use refusal::PlanRefusal;
 use rules::PlanRules;
+use splitter::split_fragments;
 
 pub use model::{MODEL_PLANS_AT_ONCE_MAX, ModelPlanner};
 

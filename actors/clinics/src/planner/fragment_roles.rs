@@ -1,0 +1,165 @@
+//! Flags, clinics and ids that the words of a fragment give it.
+
+use callboard_message::text::is_one_of;
+
+use super::fragment::Fragment;
+use super::phrases::extend_unique;
+use super::refusal::PlanRefusal;
+use super::tags::{PhraseTag, TaggedPhrase};
+use super::vocabulary::WordRole;
+use crate::plan::ClinicRegistry;
+
+/// Units of doses. With an id they ask for the dose; else they would select by it.
+const DOSE_UNITS: &str = "mg mcg ug ml";
+
+/// Returns whether the phrase at `at` is a verb whose receiver is the user: `send me`, `mande-me`.
+fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let is_user = |at: Option<usize>| {
+        let shown = at.and_then(|at| pieces.get(at)).map(|p| &*p.shown);
+        matches!(shown, Some("me" | "us" | "nos"))
+    };
+    let shown = &pieces[at].shown;
+    shown.ends_with("-me")
+        || shown.ends_with("-nos")
+        || is_user(at.checked_add(1))
+        || is_user(at.checked_sub(1))
+}
+
+/// Returns whether a fragment asks for patients: "repeat the list of cardiology patients".
+fn has_request(pieces: &[TaggedPhrase]) -> bool {
+    let is_asked_for = |p: &TaggedPhrase| {
+        matches!(
+            p.tag,
+            PhraseTag::Clinic(..)
+                | PhraseTag::Term(_)
+                | PhraseTag::Id(..)
+                | PhraseTag::Vocabulary(WordRole::Patients)
+        )
+    };
+    pieces.iter().any(is_asked_for)
+}
+
+fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
+    matches!(pieces.get(at + 1).map(|p| &p.tag), Some(PhraseTag::Id(..)))
+}
+
+/// Returns a fragment with the flags, clinics and ids of its phrases, without a topic.
+///
+/// # Errors
+/// The refusal of a phrase that must not be planned.
+pub(super) fn read_roles(
+    pieces: &[TaggedPhrase],
+    registry: &ClinicRegistry,
+) -> Result<Fragment, PlanRefusal> {
+    let mut fragment = Fragment::default();
+    let has_id = pieces.iter().any(|p| matches!(p.tag, PhraseTag::Id(..)));
+    let mut plural = false;
+    for (at, piece) in pieces.iter().enumerate() {
+        let word = || piece.shown.clone();
+        let role = match &piece.tag {
+            PhraseTag::Vocabulary(role) => *role,
+            PhraseTag::Clinic(_, clinics) => {
+                extend_unique(&mut fragment.clinics, clinics);
+                continue;
+            }
+            PhraseTag::Id(clinic, id) => {
+                fragment.ids.push((*clinic, id.clone()));
+                continue;
+            }
+            _ => continue,
+        };
+        match role {
+            WordRole::Patients => (fragment.patients, plural) = (true, true),
+            // "on file", "on our records"
+            WordRole::Record if at > 0 && pieces[at - 1].shown == "on" => fragment.taking = false,
+            // "everything on CARD-001"
+            WordRole::Taking if piece.shown == "on" && is_before_id(pieces, at) => {}
+            WordRole::Clinics => {
+                fragment.clinic_words = true;
+                let all: Vec<usize> = (0..registry.clinics().len()).collect();
+                extend_unique(&mut fragment.clinics, &all);
+            }
+            // "send me the list"
+            WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
+            WordRole::Repeat if has_request(pieces) => fragment.verb = true,
+            WordRole::Change | WordRole::Send | WordRole::Repeat => {
+                return Err(PlanRefusal::Change(word()));
+            }
+            WordRole::Advice => return Err(PlanRefusal::Advice(word())),
+            // "overlap between losartan and amlodipine"
+            WordRole::Combine if pieces.iter().any(|p| matches!(p.tag, PhraseTag::Term(_))) => {
+                (fragment.all, fragment.both) = (true, true);
+            }
+            WordRole::Combine => return Err(PlanRefusal::Join(word())),
+            // "how many mg of losartan does CARD-001 take"
+            WordRole::Filter if has_id && is_one_of(&piece.shown, DOSE_UNITS) => {
+                (fragment.medication, fragment.dose) = (true, true);
+            }
+            WordRole::Filter => return Err(PlanRefusal::Filter(word())),
+            // "que remédios tomam …", "o que toma …", "how are … treated"
+            WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
+                let asks = at == 0 || (at == 1 && matches!(&*pieces[0].shown, "o" | "com"));
+                fragment.what |= asks;
+                fragment.verb |= asks;
+            }
+            role => set_flags(&mut fragment, role),
+        }
+    }
+    let first = pieces.first().map(|piece| &piece.tag);
+    fragment.of = first == Some(&PhraseTag::Vocabulary(WordRole::Of));
+    fragment.one_patient = fragment.patients && !plural && !fragment.all;
+    fragment.record |= fragment.identity && !fragment.ids.is_empty();
+    Ok(fragment)
+}
+
+/// Sets the flags of a word whose meaning doesn't depend on the words around it.
+fn set_flags(fragment: &mut Fragment, role: WordRole) {
+    match role {
+        WordRole::Verb => fragment.verb = true,
+        WordRole::What => (fragment.verb, fragment.what) = (true, true),
+        WordRole::Who => fragment.who = true,
+        WordRole::Cue => fragment.cue = true,
+        WordRole::Count => fragment.count = true,
+        WordRole::More => fragment.compare = true,
+        WordRole::OnePatient => fragment.patients = true,
+        WordRole::Record => fragment.record = true,
+        WordRole::Medication => fragment.medication = true,
+        WordRole::Dose => (fragment.medication, fragment.dose) = (true, true),
+        WordRole::Taking => fragment.taking = true,
+        WordRole::Pronoun => fragment.pronoun = true,
+        WordRole::All => fragment.all = true,
+        WordRole::Both => (fragment.all, fragment.both) = (true, true),
+        WordRole::NameCue | WordRole::Identity => fragment.identity = true,
+        _ => {}
+    }
+}
+
+/// Refuses a fragment that seems to contain a person's name with [`PlanRefusal::ByName`]: a word
+/// such as `named`, two unknown capitalised words, or one after a word such as `patient`. Otherwise
+/// the name would be sent to clinics that have no such patient. `is_title_case` tells that all words
+/// of the query are capitalised, so that capitals don't indicate a name.
+pub(super) fn refuse_names(
+    pieces: &[TaggedPhrase],
+    is_title_case: bool,
+) -> Result<(), PlanRefusal> {
+    let name_like = |p: &TaggedPhrase| {
+        matches!(p.tag, PhraseTag::Unknown | PhraseTag::Weak) && p.capital && !is_title_case
+    };
+    let pairs = || pieces.iter().zip(pieces.iter().skip(1));
+    // "name all patients with acne"; "names of the medicines"
+    let has = |role| pieces.iter().any(|p| p.tag == PhraseTag::Vocabulary(role));
+    let of_medicines = has(WordRole::Medication);
+    let cue = |(at, p): (usize, &TaggedPhrase)| {
+        let is_verb = at == 0 && p.shown == "name";
+        p.tag == PhraseTag::Vocabulary(WordRole::NameCue) && !is_verb && !of_medicines
+    };
+    let named = pieces.iter().enumerate().any(cue)
+        || pairs().any(|(a, b)| {
+            (a.tag == PhraseTag::Vocabulary(WordRole::OnePatient) || name_like(a)) && name_like(b)
+        });
+    if named {
+        Err(PlanRefusal::ByName)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! Parts of a fragment that must not be planned: filters, unknown words, orders and complaints.
+
+use callboard_message::text::is_one_of;
+
+use super::fragment::Fragment;
+use super::refusal::PlanRefusal;
+use super::splitter::FragmentSplitter;
+use super::tags::{PhraseTag, TaggedPhrase};
+use super::term::TopicTerm;
+use super::topic::is_part_of_topic;
+use super::vocabulary::WordRole;
+
+impl FragmentSplitter<'_> {
+    /// Refuses the fragment if a time, a number, or a comparison with one narrows what it asks for.
+    /// Elsewhere these words are noted.
+    pub(super) fn check_filters(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        let asks = !fragment.is_empty();
+        let mut numbers = self.pieces.iter().filter(|p| p.tag == PhraseTag::Number);
+        let has_number = numbers.next().is_some();
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let next = self.pieces.get(at + 1).map(|p| &p.tag);
+            let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
+            let filters = match piece.tag {
+                PhraseTag::Number => asks && !of_clinics && !is_part_of_topic(&self.pieces, at),
+                PhraseTag::Vocabulary(WordRole::Time) => asks && !fragment.has_only_clinics(),
+                PhraseTag::Vocabulary(WordRole::Relative) => asks && has_number,
+                _ => continue,
+            };
+            if filters {
+                return Err(PlanRefusal::Filter(piece.shown.clone()));
+            }
+            if !of_clinics && !is_part_of_topic(&self.pieces, at) {
+                self.found.unused.push(piece.shown.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses the fragment if an unknown word in it narrows what is asked. Other unknown words are
+    /// noted.
+    pub(super) fn check_unknown(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        for at in 0..self.pieces.len() {
+            let piece = &self.pieces[at];
+            let unknown = match piece.tag {
+                PhraseTag::Unknown => true,
+                PhraseTag::Weak => !is_part_of_topic(&self.pieces, at),
+                _ => false,
+            };
+            if !unknown {
+                continue;
+            }
+            if self.is_restriction(at, fragment) {
+                return Err(self.unknown_word(&piece.shown));
+            }
+            self.found.unused.push(piece.shown.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the unknown word at `at` narrows what is asked: it follows a word such as
+    /// `with`, stands beside a word for patients or a medical one, begins with a capital letter, or
+    /// is all that a verb asks for.
+    fn is_restriction(&self, at: usize, fragment: &Fragment) -> bool {
+        let pieces = &self.pieces;
+        let is_plain = |p: &&TaggedPhrase| {
+            p.is_filler() || matches!(p.tag, PhraseTag::Vocabulary(WordRole::Of))
+        };
+        let before = pieces[..at].iter().rev().find(|p| !is_plain(p));
+        let after = pieces[at + 1..].iter().find(|p| !is_plain(p));
+        let joined_by_of =
+            at > 0 && matches!(pieces[at - 1].tag, PhraseTag::Vocabulary(WordRole::Of));
+        let role = |p: Option<&TaggedPhrase>| match p.map(|p| &p.tag) {
+            Some(PhraseTag::Vocabulary(role)) => Some(*role),
+            _ => None,
+        };
+        let is_term =
+            |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Term(_)));
+        let is_clinic =
+            |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Clinic(..)));
+        use WordRole::{Count, Cue, OnePatient, Patients, Taking, Verb, Who};
+        let is_people = matches!(role(before), Some(Who | Patients | OnePatient));
+        // "been fitted with a pacemaker", "who developed psoriasis", "patients enrolled in cardiology":
+        // a verb before what counts
+        let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
+            || role(before) == Some(Who) && is_term(after)
+            || is_people && is_clinic(after);
+        // "I am in a hurry with this"
+        let is_own = fragment.is_empty() && !fragment.verb && self.pieces.iter().any(is_of_user);
+        let narrows = is_people
+            || matches!(role(before), Some(Cue | Taking))
+            || is_term(after)
+            || (joined_by_of && is_term(before))
+            || looks_medical(&pieces[at].shown);
+        // A list of patients, or general knowledge about a topic: the word may be what matters.
+        let is_bare_list = fragment.patients && fragment.topic.is_none() && fragment.ids.is_empty();
+        let is_general = fragment.topic.is_some()
+            && fragment.ids.is_empty()
+            && !fragment.has_subject()
+            && !fragment.who
+            && !fragment.cue
+            && !fragment.count
+            && !fragment.compare
+            && fragment.clinics.is_empty()
+            && fragment.verb;
+        ((narrows || is_bare_list) && !leads_on && !is_own)
+            || is_general
+            || matches!(role(after), Some(Patients | OnePatient))
+            || (pieces[at].capital && at > 0 && !self.reading.is_title_case)
+            || (matches!(role(before), Some(Verb | Count)) && fragment.is_empty())
+    }
+
+    fn unknown_word(&self, word: &str) -> PlanRefusal {
+        PlanRefusal::UnknownWord {
+            word: word.to_owned(),
+            suggestions: self.query.suggestions_for(word),
+            specialties: self.registry.specialties(),
+        }
+    }
+
+    /// Refuses a complaint of the user's own, such as `I have chest pain`.
+    pub(super) fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
+        let is_own = |(at, piece): (usize, &TaggedPhrase)| {
+            let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);
+            let is_state = previous == "i" && STATES.contains(&&*piece.shown);
+            (is_of_user(piece) && piece.shown != "i") || is_state
+        };
+        let about_patients = fragment.patients
+            || fragment.who
+            || !fragment.clinics.is_empty()
+            || !fragment.ids.is_empty();
+        match self.pieces.iter().enumerate().find(|piece| is_own(*piece)) {
+            Some((_, piece)) if fragment.topic.is_some() && !about_patients => {
+                Err(PlanRefusal::Advice(piece.shown.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a medical word beside a condition that clinics list for one of its qualities, which isn't
+    /// searched: "itchy hives". A disease of another specialty is none.
+    pub(super) fn qualify_conditions(&mut self) {
+        let is_listed = |at: Option<usize>| match at.and_then(|at| self.pieces.get(at)) {
+            Some(piece) => matches!(&piece.tag, PhraseTag::Term(t) if !t.clinics.is_empty()),
+            None => false,
+        };
+        let qualifies = |at: usize| match &self.pieces[at].tag {
+            PhraseTag::Term(term) => {
+                term.clinics.is_empty()
+                    && !term.is_medicine
+                    && !self.names.is_foreign(&term.chapters)
+                    && (is_listed(at.checked_sub(1)) || is_listed(at.checked_add(1)))
+            }
+            _ => false,
+        };
+        let found: Vec<usize> = (0..self.pieces.len()).filter(|at| qualifies(*at)).collect();
+        for at in found {
+            self.pieces[at].tag = PhraseTag::Vocabulary(WordRole::Qualifier);
+        }
+    }
+
+    /// Refuses a unit of a hospital that is no clinic here: "the kidney unit".
+    pub(super) fn refuse_unit(&self) -> Result<(), PlanRefusal> {
+        const UNITS: &str = "unit ward department clinic centre center unidade enfermaria";
+        let is_other = |p: &TaggedPhrase| {
+            let seen = |t: &TopicTerm| !t.clinics.is_empty() || t.is_medicine;
+            matches!(&p.tag, PhraseTag::Term(term) if !seen(term))
+        };
+        let pair = self.pieces.windows(2).find(|pair| {
+            (is_other(&pair[0]) && is_one_of(&pair[1].shown, UNITS))
+                || (is_other(&pair[1]) && is_one_of(&pair[0].shown, UNITS))
+        });
+        match pair {
+            Some(pair) => Err(PlanRefusal::NoSuchSpecialty {
+                specialty: format!("{} {}", pair[0].shown, pair[1].shown),
+                specialties: self.registry.specialties(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a question whether a patient may take something, and an order to give it: "can CARD-001 take
+    /// aspirin", "put CARD-001 on aspirin".
+    pub(super) fn refuse_order(
+        &self,
+        fragment: &Fragment,
+        has_medicine: bool,
+    ) -> Result<(), PlanRefusal> {
+        const MAY: &str = "can could may might pode podem poderia";
+        const GIVE: &str =
+            "put give start move coloque coloca colocar dê dá dar ponha põe administre administer";
+        let is_whom = |at: usize| {
+            let role = |r| self.pieces[at].tag == PhraseTag::Vocabulary(r);
+            matches!(self.pieces[at].tag, PhraseTag::Id(..))
+                || role(WordRole::Patients)
+                || role(WordRole::OnePatient)
+        };
+        let has_data = fragment.record || fragment.medication;
+        for at in 1..self.pieces.len() {
+            let (before, here) = (&*self.pieces[at - 1].shown, &*self.pieces[at].shown);
+            let may = (is_one_of(before, MAY) && is_whom(at))
+                || (is_one_of(here, MAY) && is_whom(at - 1));
+            if may && fragment.taking && !has_data {
+                return Err(PlanRefusal::Advice(here.to_owned()));
+            }
+            let gives = is_one_of(before, GIVE) && matches!(self.pieces[at].tag, PhraseTag::Id(..));
+            if gives && has_medicine && !has_data {
+                return Err(PlanRefusal::Change(before.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the fragment asks what something is: `what is psoriasis`.
+    pub(super) fn asks_definition(&self, fragment: &Fragment) -> bool {
+        const BE: [&str; 6] = ["is", "are", "é", "são", "sao", "significa"];
+        let asks = |pair: &[TaggedPhrase]| {
+            matches!(&*pair[0].shown, "what" | "que" | "qual") && BE.contains(&&*pair[1].shown)
+        };
+        let asks = self.pieces.windows(2).any(asks)
+            || self
+                .pieces
+                .iter()
+                .any(|p| matches!(&*p.shown, "what's" | "whats"));
+        asks && fragment.topic.is_some()
+            && !fragment.has_subject()
+            && fragment.clinics.is_empty()
+            && !fragment.count
+    }
+}
+
+/// Returns whether a word ends as names of diseases do, in English or Portuguese.
+fn looks_medical(word: &str) -> bool {
+    const ENDINGS: [&str; 16] = [
+        "itis", "osis", "emia", "aemia", "pathy", "algia", "plasia", "trophy", "rrhea", "pox",
+        "ose", "patia", "trofia", "rreia", "oma", "ite",
+    ];
+    const LETTERS_MIN: usize = 7;
+    word.chars().count() >= LETTERS_MIN && ENDINGS.iter().any(|ending| word.ends_with(ending))
+}
+
+/// Returns whether a phrase is about the user, such as `my`.
+fn is_of_user(piece: &TaggedPhrase) -> bool {
+    matches!(
+        &*piece.shown,
+        "i" | "i'm" | "i've" | "my" | "meu" | "minha" | "estou" | "tenho"
+    )
+}

@@ -1,0 +1,303 @@
+//! Splitting of a question into fragments.
+
+use super::fragment::{Connector, Fragment, QueryFragments};
+use super::fragment_roles::{read_roles, refuse_names};
+use super::phrases::RegistryPhrases;
+use super::reading::{QuestionReading, SpelledQuery};
+use super::refusal::PlanRefusal;
+use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
+use super::tokens::QueryToken;
+use super::topic::{SearchTopic, build_topic};
+use super::vocabulary::WordRole;
+use crate::plan::ClinicRegistry;
+
+/// Pairs of words that leave out what follows, as `except` does.
+const NEGATING_PAIRS: [(&str, &str); 7] = [
+    ("other", "than"),
+    ("rather", "than"),
+    ("apart", "from"),
+    ("aside", "from"),
+    ("instead", "of"),
+    ("vez", "de"),
+    ("fora", "os"),
+];
+
+/// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
+/// that names a person.
+pub(super) fn split_fragments(
+    query: &SpelledQuery,
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+) -> Result<QueryFragments, PlanRefusal> {
+    let reading = QuestionReading::new(query);
+    let mut splitter = FragmentSplitter {
+        query,
+        registry,
+        names,
+        reading: &reading,
+        found: QueryFragments::default(),
+        pieces: Vec::new(),
+        sentence: 0,
+        connector: Connector::Start,
+        negation: None,
+        ignores: None,
+        compares: false,
+        last_id: None,
+    };
+    let tokens = &query.tokens;
+    let mut at = 0;
+    while at < tokens.len() {
+        let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;
+        at += used;
+        if let Some(piece) = &mut piece {
+            splitter.read_bare_number(piece);
+        }
+        match piece {
+            Some(piece) => splitter.add(piece)?,
+            None => splitter.separate(tokens[at - 1] == QueryToken::Stop, Connector::Comma)?,
+        }
+    }
+    splitter.separate(true, Connector::Start)?;
+    let mut found = splitter.found;
+    found.fragments = without_empty(found.fragments);
+    Ok(found)
+}
+
+/// Removes the fragments that request nothing. What a verb or question word alone asks for is in a
+/// fragment of its sentence: "show me, please, the patients", "high cholesterol, who has it".
+fn without_empty(fragments: Vec<Fragment>) -> Vec<Fragment> {
+    let mut kept: Vec<Fragment> = Vec::new();
+    let (mut asked_in, mut both_in) = (None, None);
+    for mut fragment in fragments {
+        if fragment.is_empty() && fragment.both {
+            // "in common: aspirin and clopidogrel"
+            both_in = Some(fragment.sentence);
+        }
+        if !fragment.is_empty() {
+            fragment.both |= both_in.take() == Some(fragment.sentence);
+            fragment.asked = asked_in == Some(fragment.sentence);
+            asked_in = None;
+            kept.push(fragment);
+        } else if fragment.asks() && fragment.left_out.is_none() {
+            match kept.last_mut() {
+                Some(last) if last.sentence == fragment.sentence => last.asked = true,
+                _ => asked_in = Some(fragment.sentence),
+            }
+        }
+    }
+    kept
+}
+
+/// State of splitting a query into fragments.
+pub(super) struct FragmentSplitter<'a> {
+    pub query: &'a SpelledQuery,
+    pub registry: &'a ClinicRegistry,
+    pub names: &'a RegistryPhrases,
+    pub reading: &'a QuestionReading,
+    pub found: QueryFragments,
+    /// Phrases of the fragment so far.
+    pub pieces: Vec<TaggedPhrase>,
+    sentence: usize,
+    connector: Connector,
+    /// Negation before the fragment.
+    negation: Option<String>,
+    /// Verb such as `ignore` earlier in the clause.
+    ignores: Option<String>,
+    /// Whether the sentence compares numbers.
+    compares: bool,
+    /// Sentence and text of the last patient id.
+    last_id: Option<(usize, String)>,
+}
+
+impl FragmentSplitter<'_> {
+    /// Reads a number as the id that it abbreviates: "CARD-001, 002 and 003".
+    fn read_bare_number(&mut self, piece: &mut TaggedPhrase) {
+        if let PhraseTag::Id(_, id) = &piece.tag {
+            self.last_id = Some((self.sentence, id.clone()));
+        }
+        let begins = self.pieces.iter().all(TaggedPhrase::is_filler);
+        let digits = piece.shown.bytes().all(|b| b.is_ascii_digit());
+        if piece.tag == PhraseTag::Number
+            && begins
+            && digits
+            && let Some((sentence, id)) = &self.last_id
+            && *sentence == self.sentence
+            && let Some((prefix, _)) = id.rsplit_once('-')
+            && let Some((clinic, id)) = self
+                .registry
+                .parse_patient_id(&format!("{prefix}-{}", piece.shown))
+        {
+            piece.tag = PhraseTag::Id(clinic, id);
+        }
+    }
+
+    fn add(&mut self, piece: TaggedPhrase) -> Result<(), PlanRefusal> {
+        let role = match &piece.tag {
+            PhraseTag::Vocabulary(role) => *role,
+            _ => {
+                self.pieces.push(piece);
+                return Ok(());
+            }
+        };
+        let before = self.pieces.last().map_or("", |p| &*p.shown);
+        if NEGATING_PAIRS.contains(&(before, &*piece.shown)) {
+            self.pieces.pop();
+            self.separate(false, Connector::Negation)?;
+            self.negation = Some(piece.shown);
+            return Ok(());
+        }
+        match role {
+            // `mais` is also `more`: it compares before what is counted.
+            WordRole::Join
+                if piece.shown == "mais" && self.pieces.iter().all(TaggedPhrase::is_lead) =>
+            {
+                self.pieces.push(TaggedPhrase {
+                    tag: PhraseTag::Vocabulary(WordRole::More),
+                    ..piece
+                });
+                self.compares = true;
+                Ok(())
+            }
+            WordRole::Join if piece.shown == "plus" => self.separate(false, Connector::Comma),
+            WordRole::Join => self.separate(false, Connector::And),
+            WordRole::Or => self.separate(false, Connector::Or),
+            WordRole::Than => self.separate(false, Connector::Or),
+            WordRole::Filler if self.compares && piece.shown == "que" && self.has_topic() => {
+                self.separate(false, Connector::Or)
+            }
+            WordRole::Stop => self.separate(true, Connector::Start),
+            WordRole::Negation => {
+                self.separate(false, Connector::Negation)?;
+                self.negation = Some(piece.shown);
+                Ok(())
+            }
+            WordRole::Ignore => {
+                self.ignores = Some(piece.shown);
+                Ok(())
+            }
+            WordRole::More => {
+                self.compares = true;
+                self.pieces.push(piece);
+                Ok(())
+            }
+            _ => {
+                self.pieces.push(piece);
+                Ok(())
+            }
+        }
+    }
+
+    fn has_topic(&self) -> bool {
+        self.pieces
+            .iter()
+            .any(|p| matches!(p.tag, PhraseTag::Term(_)))
+    }
+
+    /// Ends the fragment. `stops` tells that the sentence ends too; `next` is the separator before
+    /// the next fragment.
+    fn separate(&mut self, stops: bool, next: Connector) -> Result<(), PlanRefusal> {
+        let mut fragment = self.build()?;
+        fragment.sentence = self.sentence;
+        fragment.connector = self.connector;
+        fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
+            (Some(_), Some(_)) => {
+                fragment.patients = true;
+                None
+            }
+            (one, other) => one.or(other),
+        };
+        self.found.count |= fragment.count;
+        self.found.compare |= fragment.compare;
+        self.found.fragments.push(fragment);
+        self.pieces.clear();
+        if stops {
+            self.sentence += 1;
+            self.compares = false;
+        }
+        if stops || next != Connector::Negation {
+            self.ignores = None;
+        }
+        self.connector = if stops { Connector::Start } else { next };
+        Ok(())
+    }
+
+    fn build(&mut self) -> Result<Fragment, PlanRefusal> {
+        self.qualify_conditions();
+        self.refuse_unit()?;
+        let mut fragment = read_roles(&self.pieces, self.registry)?;
+        let is_negated = self.negation.is_some();
+        let without_ids = fragment.ids.is_empty() && !is_negated;
+        for piece in &self.pieces {
+            match &piece.tag {
+                PhraseTag::Vocabulary(WordRole::Identity) if without_ids => {
+                    return Err(PlanRefusal::Identity(piece.shown.clone()));
+                }
+                PhraseTag::Vocabulary(WordRole::Qualifier) => {
+                    self.found.qualifiers.push(piece.shown.clone());
+                }
+                _ => {}
+            }
+        }
+        if without_ids {
+            refuse_names(&self.pieces, self.reading.is_title_case)?;
+        }
+        fragment.topic = build_topic(&self.pieces)?;
+        let has_medicine = fragment
+            .topic
+            .as_ref()
+            .is_some_and(SearchTopic::has_medicine);
+        self.read_number_of_clinic(&mut fragment);
+        self.check_filters(&fragment)?;
+        self.check_unknown(&fragment)?;
+        if !fragment.ids.is_empty() {
+            fragment.topic = None;
+        }
+        self.refuse_own_complaint(&fragment)?;
+        self.refuse_order(&fragment, has_medicine)?;
+        // "and what they take"
+        let asks_treatment = fragment.what && fragment.taking && fragment.topic.is_none();
+        fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();
+        // "on cardiology duty"
+        let nothing_taken =
+            fragment.topic.is_none() && !fragment.patients && !fragment.clinics.is_empty();
+        fragment.taking &= !nothing_taken;
+        if self.asks_definition(&fragment) {
+            return Err(PlanRefusal::SayWhat {
+                specialties: self.registry.specialties(),
+            });
+        }
+        Ok(fragment)
+    }
+
+    /// Reads a number beside a clinic as the id of its patient: "patient 12 of cardiology", "show 003 from
+    /// dermatology".
+    fn read_number_of_clinic(&mut self, fragment: &mut Fragment) {
+        const ID_DIGITS_MIN: usize = 3;
+        let [clinic] = fragment.clinics[..] else {
+            return;
+        };
+        let digits = |p: &TaggedPhrase| {
+            let is_number =
+                p.tag == PhraseTag::Number && p.shown.bytes().all(|b| b.is_ascii_digit());
+            is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
+        };
+        if !fragment.ids.is_empty() || fragment.topic.is_some() {
+            return;
+        }
+        let prefix = self
+            .registry
+            .clinics()
+            .get(clinic)
+            .map(|c| c.id_prefix.as_str());
+        if let Some(piece) = self.pieces.iter_mut().find(|p| digits(p))
+            && let Some((clinic, id)) = self.registry.parse_patient_id(&format!(
+                "{}-{}",
+                prefix.unwrap_or_default(),
+                piece.shown
+            ))
+        {
+            piece.tag = PhraseTag::Id(clinic, id.clone());
+            fragment.ids.push((clinic, id));
+        }
+    }
+}
