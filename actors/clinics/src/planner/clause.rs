@@ -22,10 +22,13 @@ pub(super) fn share_between(
         pending: Vec::new(),
         goes_on: None,
         unplaced: None,
+        asked_in: None,
     };
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
-        if leaving_out.takes(&fragment, &mut clauses)? {
+        if leaving_out.takes(&fragment, &mut clauses)?
+            || leaving_out.takes_rest(&mut fragment, clauses.last())?
+        {
             continue;
         }
         let next = fragments
@@ -38,7 +41,11 @@ pub(super) fn share_between(
             if asks_of_patient(&fragment, before) {
                 continue;
             }
-            if repeats(&fragment, before) || narrows(&fragment, before) || widens(&fragment, before)
+            if repeats(&fragment, before)
+                || narrows(&fragment, before)
+                || widens(&fragment, before)
+                || places(&fragment, before)
+                || names_again(&fragment, before)
             {
                 continue;
             }
@@ -62,6 +69,8 @@ struct LeavingOut {
     goes_on: Option<usize>,
     /// Negation before any clause.
     unplaced: Option<String>,
+    /// Sentence with a request before any clause, of which all was left out so far.
+    asked_in: Option<usize>,
 }
 
 impl LeavingOut {
@@ -114,8 +123,37 @@ impl LeavingOut {
             (None, topic) => {
                 self.pending.extend(topic.clone());
                 self.unplaced = is_negated.then_some(word);
+                self.asked_in = fragment.verb.then_some(fragment.sentence);
                 Ok(true)
             }
+        }
+    }
+
+    /// Reads a word such as `others`. Returns whether the fragment adds nothing: it names those whom the
+    /// clause before already finds, "ignore those without acne, show the others".
+    ///
+    /// # Errors
+    /// [`PlanRefusal::Negation`], if nothing tells of whom the others are left.
+    fn takes_rest(
+        &mut self,
+        fragment: &mut Fragment,
+        before: Option<&Fragment>,
+    ) -> Result<bool, PlanRefusal> {
+        // "skip the list of cardiology and go to neurology"
+        fragment.asked |= self.asked_in.take() == Some(fragment.sentence);
+        let names_others =
+            fragment.topic.is_none() && fragment.clinics.is_empty() && fragment.ids.is_empty();
+        match &fragment.rest {
+            Some(_) if names_others && !self.pending.is_empty() => {
+                (fragment.patients, fragment.asked) = (true, true);
+                Ok(false)
+            }
+            Some(_) if names_others && before.is_some_and(|before| before.unignored) => {
+                fragment.pronoun = true;
+                Ok(!fragment.has_data())
+            }
+            Some(word) if names_others => Err(PlanRefusal::Negation(word.clone())),
+            _ => Ok(false),
         }
     }
 }
@@ -144,6 +182,18 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.compare |= fragment.compare;
         return true;
     }
+    // "check cardiology and neurology: who has …"
+    let are_places = fragment.has_only_clinics() && next.has_only_clinics();
+    if are_places && next.connector == Connector::And && !next.verb && !fragment.compare {
+        let mut clinics = fragment.clinics.clone();
+        extend_unique(&mut clinics, &next.clinics);
+        next.clinics = clinics;
+        (next.verb, next.connector) = (fragment.verb, fragment.connector);
+        next.asked |= fragment.asked;
+        (next.all, next.count) = (next.all || fragment.all, next.count || fragment.count);
+        next.who |= fragment.who;
+        return true;
+    }
     // "are there more patients with psoriasis than …": the words before what is compared
     let only_patients = fragment.patients
         && fragment.topic.is_none()
@@ -169,6 +219,13 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     false
 }
 
+/// Returns whether the topics of a fragment and the next are asked of one person: "somebody with psoriasis
+/// and eczema", "with psoriasis and eczema at the same time".
+fn is_one_person(fragment: &Fragment, next: &Fragment) -> bool {
+    let is_single = next.both_last || fragment.one_person;
+    is_single && next.connector == Connector::And && !next.who
+}
+
 /// Joins the topics of "patients with both psoriasis and eczema" into one search for both, because
 /// clinics match all words. Returns `true` if it did.
 fn join_topics(fragment: &mut Fragment, next: &mut Fragment) -> bool {
@@ -179,7 +236,7 @@ fn join_topics(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         && (next.clinics.is_empty() || fragment.clinics.is_empty())
         && next.ids.is_empty();
     if let (true, true, Some(topic), Some(more)) = (
-        fragment.both && !fragment.compare,
+        (fragment.both || is_one_person(fragment, next)) && !fragment.compare,
         only_topic,
         &mut fragment.topic,
         &next.topic,
@@ -261,7 +318,7 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.clinics.is_empty()
         && !fragment.record
         && !fragment.medication
-        && !fragment.all
+        && (!fragment.all || names_only)
         && (fragment.pronoun || fragment.taking || fragment.cue || fragment.who || names_only);
     if repeats {
         before.patients |= fragment.patients;
@@ -305,6 +362,49 @@ fn widens(fragment: &Fragment, before: &mut Fragment) -> bool {
         (Some(topic), Some(more)) if goes_on => topic.or_medicine(more),
         _ => false,
     }
+}
+
+/// Takes the clinics of a fragment for the place of a search that has none, and that no clinic lists: "who
+/// takes warfarin and belongs to cardiology".
+fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let is_unplaced = before.clinics.is_empty()
+        && before.ids.is_empty()
+        && before
+            .topic
+            .as_ref()
+            .is_some_and(|t| t.seen_at().is_empty());
+    let only_place = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.all
+        && fragment.sentence == before.sentence
+        && fragment.connector == Connector::And;
+    if is_unplaced && only_place {
+        before.clinics = fragment.clinics.clone();
+    }
+    is_unplaced && only_place
+}
+
+/// Returns whether a fragment of a later sentence only asks again for the patients of a clinic that the
+/// clause before names: "Who does cardiology see? Give me the list of patients."
+fn names_again(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let names_again = fragment.patients
+        && !fragment.all
+        && !fragment.compare
+        && !fragment.count
+        && !fragment.has_data()
+        && fragment.topic.is_none()
+        && fragment.clinics.is_empty()
+        && fragment.ids.is_empty()
+        && fragment.rest.is_none()
+        && fragment.sentence != before.sentence
+        && before.ids.is_empty()
+        && !before.has_data()
+        && (!before.clinics.is_empty() || before.topic.is_some());
+    if names_again {
+        before.asked = true;
+        before.patients = true;
+    }
+    names_again
 }
 
 /// Copies parts that a fragment lacks from the clause before it.

@@ -43,6 +43,14 @@ pub(super) struct Fragment {
     pub pronoun: bool,
     pub all: bool,
     pub both: bool,
+    /// Whether `both` stands after the topic: "psoriasis and eczema at the same time".
+    pub both_last: bool,
+    /// Whether a word such as `someone` means a single person.
+    pub one_person: bool,
+    /// Word for those who are left, such as `others`.
+    pub rest: Option<String>,
+    /// Whether what is left out of what is ignored is asked for: "ignore those without acne".
+    pub unignored: bool,
     pub count: bool,
     pub compare: bool,
     /// Whether a plural word such as `clinics` names the clinics.
@@ -70,12 +78,18 @@ impl Fragment {
         self.patients || self.record || self.medication || self.taking
     }
 
+    /// Returns whether the fragment names a kind of data of patients: records or medications.
+    pub fn has_data(&self) -> bool {
+        self.record || self.medication
+    }
+
     /// Returns whether the fragment requests nothing, such as `please` or a verb alone.
     pub fn is_empty(&self) -> bool {
         !self.has_subject()
             && self.ids.is_empty()
             && self.clinics.is_empty()
             && self.topic.is_none()
+            && self.rest.is_none()
     }
 
     /// Returns whether the fragment has a word that requests something: a verb, or a question word.

@@ -11,6 +11,8 @@ use crate::plan::ClinicRegistry;
 
 /// Units of doses. With an id they ask for the dose; else they would select by it.
 const DOSE_UNITS: &str = "mg mcg ug ml";
+/// Words for a single person.
+const ONE_PERSON: &str = "someone somebody alguem alguém";
 
 /// Returns whether the phrase at `at` is a verb whose receiver is the user: `send me`, `mande-me`.
 fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
@@ -19,7 +21,9 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
         matches!(shown, Some("me" | "us" | "nos"))
     };
     let shown = &pieces[at].shown;
-    shown.ends_with("-me")
+    let is_here = |p: &TaggedPhrase| matches!(&*p.shown, "here" | "aqui");
+    pieces[at..].iter().any(is_here)
+        || shown.ends_with("-me")
         || shown.ends_with("-nos")
         || is_user(at.checked_add(1))
         || is_user(at.checked_sub(1))
@@ -98,13 +102,26 @@ pub(super) fn read_roles(
             WordRole::Filter => return Err(PlanRefusal::Filter(word())),
             // "que remédios tomam …", "o que toma …", "how are … treated"
             WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
-                let asks = at == 0 || (at == 1 && matches!(&*pieces[0].shown, "o" | "com"));
+                let leads = |p: &TaggedPhrase| {
+                    p.is_filler() || p.tag == PhraseTag::Vocabulary(WordRole::Verb)
+                };
+                let asks = pieces[..at].iter().all(leads)
+                    || (at == 1 && matches!(&*pieces[0].shown, "o" | "com"));
                 fragment.what |= asks;
                 fragment.verb |= asks;
             }
+            WordRole::Rest => fragment.rest = Some(word()),
             role => set_flags(&mut fragment, role),
         }
     }
+    let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
+    let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
+    let (term_at, both_at) = (
+        pieces.iter().rposition(is_term),
+        pieces.iter().rposition(is_both),
+    );
+    fragment.both_last = term_at.is_some() && both_at > term_at;
+    fragment.one_person = pieces.iter().any(|p| is_one_of(&p.shown, ONE_PERSON));
     let first = pieces.first().map(|piece| &piece.tag);
     fragment.of = first == Some(&PhraseTag::Vocabulary(WordRole::Of));
     fragment.one_patient = fragment.patients && !plural && !fragment.all;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
-use callboard_message::text::fold;
+use callboard_message::text::{fold, is_one_of};
 
 use super::spelling::NearWords;
 use super::tokens::{QueryToken, QueryWord, singular};
@@ -123,7 +123,10 @@ impl ClinicalLexicon {
                 let is_abbreviation = phrase.starts_with(|c: char| c.is_ascii_uppercase());
                 let lower = phrase.to_lowercase();
                 let bare = lower.split(' ').map(|w| w.strip_suffix("'s").unwrap_or(w));
-                let words: Vec<String> = bare.clone().map(|w| singular(w).to_owned()).collect();
+                let words: Vec<String> = bare
+                    .clone()
+                    .map(|w| level_word(singular(w)).to_owned())
+                    .collect();
                 let Some(first) = words.first().cloned() else {
                     continue;
                 };
@@ -156,11 +159,12 @@ impl ClinicalLexicon {
         let first = word(0)?;
         let phrase = self
             .phrases
-            .get(singular(first.bare()))?
+            .get(level_word(singular(first.bare())))?
             .iter()
             .find(|phrase| {
-                let fits =
-                    |(at, p): (usize, &String)| word(at).is_some_and(|w| singular(w.bare()) == p);
+                let fits = |(at, p): (usize, &String)| {
+                    word(at).is_some_and(|w| level_word(singular(w.bare())) == p)
+                };
                 phrase.words.iter().enumerate().all(fits)
                     && (!phrase.is_abbreviation || self.is_abbreviation(first, shouted))
             })?;
@@ -178,6 +182,14 @@ impl ClinicalLexicon {
             && self.word(&word.folded).is_none()
             && word.text == word.folded
             && (shouted || word.folded.len() >= LOWER_LETTERS_MIN)
+    }
+
+    /// Returns the words of every term's phrase except abbreviations, in singular form.
+    pub fn phrase_words(&self) -> impl Iterator<Item = &[String]> {
+        let spelled = self.phrases.values().flatten();
+        spelled
+            .filter(|p| !p.is_abbreviation)
+            .map(|p| p.words.as_slice())
     }
 
     /// Returns the generic name of the medicine with the longest name at the start of `tokens`, and
@@ -259,6 +271,24 @@ impl ClinicalLexicon {
             .filter_map(|word| self.word(&fold(word)));
         words.map(|word| word.chapters).collect()
     }
+}
+
+/// Returns the word for a high or low level that means the same: `high` for `elevated`, `alto` for
+/// `elevada`. Other words stay.
+fn level_word(folded: &str) -> &str {
+    const LEVELS: [(&str, &str); 4] = [
+        ("high", "elevated raised increased much"),
+        ("low", "reduced decreased"),
+        (
+            "alto",
+            "alta elevado elevada aumentado aumentada subido subida",
+        ),
+        ("baixo", "baixa reduzido reduzida diminuido diminuida"),
+    ];
+    let level = LEVELS
+        .into_iter()
+        .find(|(_, others)| is_one_of(folded, others));
+    level.map_or(folded, |(level, _)| level)
 }
 
 /// Key of a medicine's name, the same for its English, Portuguese and Spanish spellings, which

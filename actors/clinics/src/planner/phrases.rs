@@ -151,6 +151,11 @@ impl RegistryPhrases {
         (!clinics.is_empty()).then(|| (text.unwrap_or(canonical), clinics))
     }
 
+    /// Returns the words of every phrase of the registry, in singular form.
+    pub fn phrase_words(&self) -> impl Iterator<Item = &[String]> {
+        self.phrases.values().flatten().map(|p| p.words.as_slice())
+    }
+
     /// Returns whether a word in folded form is part of a phrase of the registry.
     pub fn has_word(&self, folded: &str) -> bool {
         self.singular_words.contains(singular(folded))

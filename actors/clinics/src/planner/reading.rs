@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::lexicon::LEXICON;
 use super::phrases::RegistryPhrases;
-use super::spelling::NearWords;
+use super::spelling::{NearWords, typing_errors};
 use super::tokens::{QueryToken, QueryWord, looks_like_an_id, tokenize};
 use super::vocabulary::{is_english, is_specialty, role_words, word_role};
 use crate::plan::ClinicRegistry;
@@ -70,7 +70,36 @@ impl SpelledQuery {
                 }
             }
         }
+        this.correct_within_phrases(registry, names);
         this
+    }
+
+    /// Replaces unknown words that are one typing error away from the only word that makes a known phrase
+    /// with their neighbours: `hart failure`. This holds for short words too.
+    fn correct_within_phrases(&mut self, registry: &ClinicRegistry, names: &RegistryPhrases) {
+        let is_unknown = |token: &QueryToken| {
+            let word = token.as_word();
+            word.is_some_and(|word| !is_known(word, registry, names))
+        };
+        let unknown = (0..self.tokens.len()).filter(|at| is_unknown(&self.tokens[*at]));
+        for at in unknown.take(UNKNOWN_WORDS_MAX).collect::<Vec<_>>() {
+            let phrases = || names.phrase_words().chain(LEXICON.phrase_words());
+            let mut found: Vec<&str> = phrases()
+                .filter_map(|phrase| word_of_phrase(&self.tokens, at, phrase))
+                .collect();
+            found.sort_unstable();
+            found.dedup();
+            if let ([known], Some(word)) = (&found[..], self.tokens[at].as_word()) {
+                let note = format!("I read \"{}\" as \"{known}\".", word.text);
+                let word = QueryWord {
+                    text: (*known).to_owned(),
+                    folded: (*known).to_owned(),
+                    ..word.clone()
+                };
+                self.tokens[at] = QueryToken::Word(word);
+                self.notes.push(note);
+            }
+        }
     }
 
     /// Returns a question that offers known words near to an unknown one; empty if there are none.
@@ -83,6 +112,26 @@ impl SpelledQuery {
             }
         }
     }
+}
+
+/// Returns the word of a phrase of two or more that the word at `at` misspells, where its neighbours are the
+/// phrase's other words; `None` if they aren't.
+fn word_of_phrase<'a>(tokens: &[QueryToken], at: usize, phrase: &'a [String]) -> Option<&'a str> {
+    let equals = |at: usize, part: &String| {
+        let word = tokens.get(at).and_then(QueryToken::as_word);
+        word.is_some_and(|word| word.equals_singular(part))
+    };
+    let letters: Vec<char> = tokens.get(at)?.as_word()?.bare().chars().collect();
+    let fits = |place: usize| {
+        let Some(start) = at.checked_sub(place) else {
+            return false;
+        };
+        let mut others = phrase.iter().enumerate().filter(|(part, _)| *part != place);
+        others.all(|(part, word)| equals(start + part, word))
+            && typing_errors(&letters, &phrase[place]).is_some_and(|errors| errors <= 1)
+    };
+    let place = (0..phrase.len()).find(|place| phrase.len() > 1 && fits(*place))?;
+    Some(&phrase[place])
 }
 
 fn is_known(word: &QueryWord, registry: &ClinicRegistry, names: &RegistryPhrases) -> bool {

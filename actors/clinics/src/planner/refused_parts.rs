@@ -50,7 +50,16 @@ impl FragmentSplitter<'_> {
                 continue;
             }
             if self.is_restriction(at, fragment) {
-                return Err(self.unknown_word(&piece.shown));
+                let refusal = self.unknown_word(&piece.shown);
+                let may_be_noise = fragment.is_empty()
+                    && !fragment.asks()
+                    && !fragment.what
+                    && !(piece.capital && at > 0)
+                    && !looks_medical(&piece.shown);
+                match may_be_noise {
+                    true => self.refused_unless_noise.get_or_insert(refusal),
+                    false => return Err(refusal),
+                };
             }
             self.found.unused.push(piece.shown.clone());
         }
@@ -86,7 +95,15 @@ impl FragmentSplitter<'_> {
             || is_people && is_clinic(after);
         // "I am in a hurry with this"
         let is_own = fragment.is_empty() && !fragment.verb && self.pieces.iter().any(is_of_user);
+        // "discharge CARD-001": an order
+        let is_order = before.is_none() && !fragment.ids.is_empty();
+        // Portuguese adjectives follow: "insuficiência hepática"
+        let beside = at.checked_sub(1).map(|at| &pieces[at]);
+        let follows_condition = matches!(beside.map(|p| &p.tag),
+            Some(PhraseTag::Term(term)) if !term.is_medicine);
         let narrows = is_people
+            || is_order
+            || follows_condition
             || matches!(role(before), Some(Cue | Taking))
             || is_term(after)
             || (joined_by_of && is_term(before))
@@ -176,6 +193,29 @@ impl FragmentSplitter<'_> {
                 specialties: self.registry.specialties(),
             }),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses a question whether a medicine may be taken, about nobody here: "is it ok to take ibuprofen with
+    /// warfarin".
+    pub(super) fn refuse_general_taking(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        const INFINITIVES: &str = "tomar usar utilizar";
+        let is_about_patients = fragment.patients
+            || fragment.who
+            || fragment.count
+            || !fragment.ids.is_empty()
+            || !fragment.clinics.is_empty();
+        let mut pairs = self.pieces.windows(2);
+        let infinitive = pairs.find(|pair| {
+            let [before, here] = pair else { return false };
+            let is_english = before.shown == "to" && matches!(&*here.shown, "take" | "use");
+            is_english || (before.shown != "a" && is_one_of(&here.shown, INFINITIVES))
+        });
+        match infinitive {
+            Some(pair) if fragment.topic.is_some() && !is_about_patients => {
+                Err(PlanRefusal::Advice(pair[1].shown.clone()))
+            }
+            _ => Ok(()),
         }
     }
 

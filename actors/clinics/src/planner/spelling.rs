@@ -37,6 +37,7 @@ impl<'a> NearWords<'a> {
             let letters = self.word.len().max(candidate.chars().count());
             let allowed = match letters {
                 _ if letters >= TWO_ERRORS_LETTERS_MIN => 2,
+                _ if letters >= ONE_ERROR_LETTERS_MIN && is_scrambled(&self.word, candidate) => 2,
                 _ if letters >= ONE_ERROR_LETTERS_MIN => 1,
                 // Two letters of `list` changed places; other short words are ambiguous.
                 4.. => usize::from(is_transposed(&self.word, candidate)),
@@ -82,7 +83,7 @@ impl<'a> NearWords<'a> {
 
 /// Returns the number of letters that are wrong, missing, extra, or swapped with their neighbour;
 /// `None` if there are more than two.
-fn typing_errors(word: &[char], candidate: &str) -> Option<usize> {
+pub(super) fn typing_errors(word: &[char], candidate: &str) -> Option<usize> {
     const ERRORS_MAX: usize = 2;
     // Cheap: bytes are at least as many as letters, and known words are nearly all ASCII.
     if candidate.len() + ERRORS_MAX < word.len() {
@@ -139,6 +140,18 @@ fn is_transposed(word: &[char], candidate: &str) -> bool {
     matches!(&differ[..], [a, b] if *a > 0 && a + 1 == *b && word[*a] == other[*b] && word[*b] == other[*a])
 }
 
+/// Returns whether the candidate has the same letters in another order, after the first: `vitiglio`.
+fn is_scrambled(word: &[char], candidate: &str) -> bool {
+    let mut other: Vec<char> = candidate.chars().take(word.len() + 1).collect();
+    if word.len() != other.len() || word.first() != other.first() {
+        return false;
+    }
+    let mut word = word.to_vec();
+    word.sort_unstable();
+    other.sort_unstable();
+    word == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +197,8 @@ mod tests {
         };
         assert_eq!(corrected("pzoriasys"), ["psoriasis"]);
         assert_eq!(corrected("eczma"), ["eczema"]);
+        assert_eq!(corrected("mzecea"), [""; 0]);
+        assert_eq!(corrected("ecmeza"), ["eczema"]);
         assert_eq!(corrected("ecma"), [""; 0]);
         assert_eq!(corrected("heard"), [""; 0]);
         assert_eq!(corrected("lsit"), ["list"]);

@@ -1,5 +1,7 @@
 //! Splitting of a question into fragments.
 
+use callboard_message::text::is_one_of;
+
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
 use super::phrases::RegistryPhrases;
@@ -22,6 +24,9 @@ const NEGATING_PAIRS: [(&str, &str); 7] = [
     ("fora", "os"),
 ];
 
+/// Pairs of words that mean `both` after two conditions.
+const SIMULTANEOUS_PAIRS: [(&str, &str); 2] = [("same", "time"), ("mesmo", "tempo")];
+
 /// Splits a query into fragments. Fails if a part of the query must not be planned, for example one
 /// that names a person.
 pub(super) fn split_fragments(
@@ -43,6 +48,7 @@ pub(super) fn split_fragments(
         ignores: None,
         compares: false,
         last_id: None,
+        refused_unless_noise: None,
     };
     let tokens = &query.tokens;
     let mut at = 0;
@@ -51,6 +57,7 @@ pub(super) fn split_fragments(
         at += used;
         if let Some(piece) = &mut piece {
             splitter.read_bare_number(piece);
+            splitter.read_imperative(piece, tokens.get(at));
         }
         match piece {
             Some(piece) => splitter.add(piece)?,
@@ -107,6 +114,8 @@ pub(super) struct FragmentSplitter<'a> {
     compares: bool,
     /// Sentence and text of the last patient id.
     last_id: Option<(usize, String)>,
+    /// Refusal of an unknown word of the sentence, unless the sentence requests nothing.
+    pub refused_unless_noise: Option<PlanRefusal>,
 }
 
 impl FragmentSplitter<'_> {
@@ -131,6 +140,25 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Reads a medical word that begins a sentence as the order that it also is: "bypass the list of …".
+    fn read_imperative(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        const IMPERATIVES: [(&str, WordRole); 3] = [
+            ("bypass", WordRole::Ignore),
+            ("scan", WordRole::Verb),
+            ("screen", WordRole::Verb),
+        ];
+        const DETERMINERS: &str = "the our my all every this that these those";
+        let begins = self.pieces.iter().all(TaggedPhrase::is_filler);
+        let next = next.and_then(QueryToken::as_word);
+        let is_before_object = next.is_some_and(|word| is_one_of(&word.folded, DETERMINERS));
+        let order = IMPERATIVES
+            .into_iter()
+            .find(|(word, _)| *word == piece.shown);
+        if let (true, true, Some((_, role))) = (begins, is_before_object, order) {
+            piece.tag = PhraseTag::Vocabulary(role);
+        }
+    }
+
     fn add(&mut self, piece: TaggedPhrase) -> Result<(), PlanRefusal> {
         let role = match &piece.tag {
             PhraseTag::Vocabulary(role) => *role,
@@ -144,6 +172,13 @@ impl FragmentSplitter<'_> {
             self.pieces.pop();
             self.separate(false, Connector::Negation)?;
             self.negation = Some(piece.shown);
+            return Ok(());
+        }
+        if SIMULTANEOUS_PAIRS.contains(&(before, &*piece.shown)) {
+            self.pieces.push(TaggedPhrase {
+                tag: PhraseTag::Vocabulary(WordRole::Both),
+                ..piece
+            });
             return Ok(());
         }
         match role {
@@ -201,7 +236,7 @@ impl FragmentSplitter<'_> {
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
             (Some(_), Some(_)) => {
-                fragment.patients = true;
+                (fragment.patients, fragment.unignored) = (true, true);
                 None
             }
             (one, other) => one.or(other),
@@ -211,6 +246,13 @@ impl FragmentSplitter<'_> {
         self.found.fragments.push(fragment);
         self.pieces.clear();
         if stops {
+            let of_sentence = self.found.fragments.iter().rev();
+            let requests = of_sentence
+                .take_while(|fragment| fragment.sentence == self.sentence)
+                .any(|fragment| !fragment.is_empty() || fragment.asks());
+            if let (true, Some(refusal)) = (requests, self.refused_unless_noise.take()) {
+                return Err(refusal);
+            }
             self.sentence += 1;
             self.compares = false;
         }
@@ -254,6 +296,9 @@ impl FragmentSplitter<'_> {
         }
         self.refuse_own_complaint(&fragment)?;
         self.refuse_order(&fragment, has_medicine)?;
+        if has_medicine {
+            self.refuse_general_taking(&fragment)?;
+        }
         // "and what they take"
         let asks_treatment = fragment.what && fragment.taking && fragment.topic.is_none();
         fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();

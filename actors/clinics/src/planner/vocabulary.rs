@@ -86,6 +86,8 @@ pub(super) enum WordRole {
     Qualifier,
     /// Filler word that doesn't change the request.
     Filler,
+    /// Word for those who are left, such as `others`: they can be told where something was left out.
+    Rest,
     /// Preposition such as `of` or `de`. Kept only between two words of a search text (`dor de
     /// cabeça`), else ignored.
     Of,
@@ -100,7 +102,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
          identifique identificar abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
-         listagem precisar",
+         listagem precisar ve ves veem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
+         necessito necessitar solicito solicitar",
         Verb,
     ),
     ("what what's whats", What),
@@ -176,7 +179,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("then afterwards next depois entao", Stop),
     (
         "not don't dont doesn't doesnt isn't aren't haven't hasn't except excluding exclude without lacking besides neither nor never \
-         off minus nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
+         off minus nada nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
     (
@@ -184,7 +187,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Ignore,
     ),
     (
-        "delete remove erase drop change edit modify insert add create forward export dump rename replace \
+        "delete remove erase drop change edit modify insert add create forward export rename replace \
          download upload transfer save overwrite cancel disable enable reschedule book appointment \
          appointments translate decode release encode obey pretend register \
          apagar exclua excluir remover deletar atualizar altere alterar mudar editar insira inserir adicionar criar \
@@ -193,7 +196,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Change,
     ),
     (
-        "send email mail share update copy write draft mandar envie enviar copiar escreva escrever",
+        "send email mail share dump update copy write draft mandar envie enviar copiar escreva escrever",
         Send,
     ),
     ("repeat run execute repita repetir executar rodar", Repeat),
@@ -247,23 +250,27 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada",
         Qualifier,
     ),
+    (
+        "rest others remaining resto restante restantes demais outros outras",
+        Rest,
+    ),
     ("of de da do das dos del", Of),
     (
         "a an the two three any love hope hoping wonder wondering happen happens curious appreciate appreciated cheers thx \
-         tks sec minute bother question questions wanted wants trying try colleague boss meeting audit call duty rest think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
+         tks sec minute bother question questions wanted wants trying try colleague boss meeting audit call duty think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
          basically simply nowadays lately overview some please pls plz kindly thanks thank you hello hi hey can could would will \
          may might shall i we me us my our ours i'm i'd i'll i've we're you're they're she he like from in at to by as well that this these there \
          here is are was were be been being am does did done doing about regarding concerning same currently \
          current active now already just only still yet ever once history historico registered listed recorded known diagnosed confirmed \
          diagnosis condition conditions disease diseases disorder disorders illness problem problems trouble issue \
          issues case seen followed departments department sector unit clinic hospital specialty center \
-         centre ward service database system out up into onto if let let's id ids forgot remember other others another for so such \
+         centre ward service database system out up into onto if let let's id ids forgot remember other another for so such \
          very too across among within during through per via available existing present getting given \
          full complete how when where why while because whether moment time good morning afternoon \
          evening day ok okay yes nobody say says know interested looking waiting back \
          injection injections injected shot shots jab jabs cream creams ointment drops capsule capsules inhaler infusion \
          infusions books help helps asked earlier answer answers directly usual request requests said told mentioned previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
-         assigned attending attend attends visiting visit visits comes come remain remaining working work shift rounds \
+         assigned attending attend attends visiting visit visits comes come remain working work shift rounds \
          round treating treats manage managed managing monitor monitored monitoring follows care cared \
          caring handle handled sorry story exactly single individual individually separately alone \
          apart line lines item items thing things summary report reports entries entry \
@@ -279,11 +286,11 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          diagnostico condicao condicoes doencas problema problemas setor departamento unidade clinica especialidade \
          me lhe nos se la aqui ali ai vez como onde quando porque ate sob durante dentro acompanha acompanhamos \
          acompanhados gente nosso nossa nossos nossas meu minha meus minhas estou estamos esta ta tao fazem fazer \
-         andam anda saber sabe ajuda ajudar sim outro outra outros outras muito muita presente \
+         andam anda saber sabe ajuda ajudar sim outro outra muito muita presente \
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa",
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right",
         Filler,
     ),
 ];
@@ -310,8 +317,36 @@ pub(super) fn word_role(folded: &str) -> Option<WordRole> {
         let role = ROLES_BY_WORD.get(word);
         role.or_else(|| ROLES_BY_WORD.get(singular(word))).copied()
     };
-    let role = |word: &str| known(word).or_else(|| verb_role(word));
+    let role = |word: &str| {
+        let role = known(word).or_else(|| verb_role(word));
+        role.or_else(|| inflected_role(word))
+    };
     role(folded).or_else(|| role(without_pronoun(folded)?))
+}
+
+/// Returns the role of a noun or adjective by another form of it: its plural, or in Portuguese the other
+/// gender (`caso` by `casos`, `separadas` by `separado`). Only words that tell who or what is asked for,
+/// and fillers, have other forms.
+fn inflected_role(folded: &str) -> Option<WordRole> {
+    const LETTERS_MIN: usize = 4;
+    if folded.len() < LETTERS_MIN {
+        return None;
+    }
+    let stem = singular(folded);
+    let other_gender = match (stem.strip_suffix('a'), stem.strip_suffix('o')) {
+        (Some(stem), _) => Some(format!("{stem}o")),
+        (_, Some(stem)) => Some(format!("{stem}a")),
+        _ => None,
+    };
+    let known = |form: String| ROLES_BY_WORD.get(form.as_str()).copied();
+    let plural = known(format!("{folded}s"));
+    let of_other_gender = || {
+        let stem = other_gender.as_ref()?;
+        known(stem.clone()).or_else(|| known(format!("{stem}s")))
+    };
+    plural
+        .filter(|role| matches!(role, Patients | Medication | Filler | Qualifier))
+        .or_else(|| of_other_gender().filter(|role| matches!(role, Filler | Qualifier)))
 }
 
 /// Returns a Portuguese verb without the pronoun that a hyphen attaches to it; `None` if there is none.
@@ -336,6 +371,14 @@ fn verb_role(folded: &str) -> Option<WordRole> {
         ("ir", "iu iram ia iam ido ida idos idas"),
     ];
     const STEM_LETTERS_MIN: usize = 2;
+    // "apague", "marque", "corrija": before other vowels, the same sound is spelled differently.
+    const RESPELLED: [(&str, &str); 4] =
+        [("gue", "gar"), ("que", "car"), ("ja", "gir"), ("ja", "ger")];
+    let bare = folded.strip_suffix(['m', 's']).unwrap_or(folded);
+    let respelled = RESPELLED.into_iter().find_map(|(ending, infinitive)| {
+        let stem = bare.strip_suffix(ending)?;
+        ROLES_BY_WORD.get(&*format!("{stem}{infinitive}")).copied()
+    });
     let infinitive = |(infinitive, endings): (&str, &str)| {
         let stems = endings.split(' ').filter_map(|e| folded.strip_suffix(e));
         stems
@@ -350,8 +393,10 @@ fn verb_role(folded: &str) -> Option<WordRole> {
     };
     // "alterado" tells a state, which nobody requests.
     let tells = |role: &WordRole| matches!(role, Verb | Taking | Cue);
-    let present = PRESENT.into_iter().find_map(infinitive).filter(requests);
-    present.or_else(|| PAST.into_iter().find_map(infinitive).filter(tells))
+    let present = PRESENT.into_iter().find_map(infinitive).or(respelled);
+    present
+        .filter(requests)
+        .or_else(|| PAST.into_iter().find_map(infinitive).filter(tells))
 }
 
 /// Returns the words of the vocabulary that a misspelt word may stand for: those that request, and
