@@ -49,6 +49,9 @@ pub(super) fn share_between(
             {
                 continue;
             }
+            // "more people in cardiology or in dermatology"
+            fragment.compare |=
+                before.compare && before.topic.is_none() && fragment.has_only_clinics();
             inherit_from(&mut fragment, before);
         }
         fragment.excluded.append(&mut leaving_out.pending);
@@ -311,7 +314,11 @@ fn asks_of_patient(fragment: &Fragment, before: &mut Fragment) -> bool {
 /// who have it".
 fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
     // "aspirin, which patients"
-    let names_only = before.has_only_topic() && !before.asks() && fragment.patients;
+    let names_only = before.topic.is_some()
+        && !before.asks()
+        && !before.has_data()
+        && fragment.patients
+        && fragment.sentence == before.sentence;
     let repeats = before.topic.is_some()
         && fragment.topic.is_none()
         && fragment.ids.is_empty()
@@ -339,7 +346,30 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !before.compare
         && !(fragment.who && before.who)
         && (before.patients || before.who || before.taking || fragment.taking);
+    // "of the patients with psoriasis, who takes methotrexate"
+    let chooses = before.of
+        && before.patients
+        && !before.asks()
+        && !before.has_data()
+        && fragment.asks()
+        && !fragment.patients
+        && !fragment.has_data()
+        && fragment.connector == Connector::Comma
+        && fragment.sentence == before.sentence
+        && fragment.clinics.is_empty();
     match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more)) if chooses => {
+            topic.and(more);
+            (before.asked, before.taking) = (true, fragment.taking);
+            (before.count, before.who) = (fragment.count, fragment.who);
+            true
+        }
+        (None, Some(more)) if chooses && !before.clinics.is_empty() => {
+            before.topic = Some(more.clone());
+            (before.asked, before.taking) = (true, fragment.taking);
+            (before.count, before.who) = (fragment.count, fragment.who);
+            true
+        }
         (Some(topic), Some(more)) if goes_on && (topic.has_medicine() || more.has_medicine()) => {
             topic.and(more);
             before.taking |= fragment.taking;
@@ -476,7 +506,10 @@ fn inherit_from(fragment: &mut Fragment, before: &Fragment) {
 /// none. A single clause stays.
 fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
     let is_context = |clause: &Fragment| {
-        clause.has_only_clinics() && !clause.asks() && (!clause.all || clause.clinic_words)
+        clause.has_only_clinics()
+            && !clause.compare
+            && !clause.asks()
+            && (!clause.all || clause.clinic_words)
     };
     let lacks_place = |clause: &Fragment| clause.clinics.is_empty() && clause.ids.is_empty();
     let mut at = 0;

@@ -43,6 +43,25 @@ fn has_request(pieces: &[TaggedPhrase]) -> bool {
     pieces.iter().any(is_asked_for)
 }
 
+fn is_before_verb(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let mut rest = pieces[at + 1..].iter().filter(|p| !p.is_filler());
+    rest.next().map(|p| &p.tag) == Some(&PhraseTag::Vocabulary(WordRole::Verb))
+}
+
+fn is_before_knowing(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let mut rest = pieces[at + 1..].iter().filter(|p| p.shown != "i");
+    rest.next()
+        .is_some_and(|p| is_one_of(&p.shown, "know see read saber ver ler"))
+}
+
+fn orders_by_id(pieces: &[TaggedPhrase]) -> bool {
+    let is_order = |pair: &[TaggedPhrase]| {
+        matches!(&*pair[0].shown, "by" | "por")
+            && is_one_of(&pair[1].shown, "id code codigo código")
+    };
+    pieces.windows(2).any(is_order)
+}
+
 fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
     matches!(pieces.get(at + 1).map(|p| &p.tag), Some(PhraseTag::Id(..)))
 }
@@ -89,6 +108,11 @@ pub(super) fn read_roles(
             WordRole::Change | WordRole::Send | WordRole::Repeat => {
                 return Err(PlanRefusal::Change(word()));
             }
+            // "posso ver a lista"
+            WordRole::Advice if piece.shown == "posso" && is_before_verb(pieces, at) => {}
+            // "what should I know from the chart"
+            WordRole::Advice
+                if is_one_of(&piece.shown, "should devo") && is_before_knowing(pieces, at) => {}
             WordRole::Advice => return Err(PlanRefusal::Advice(word())),
             // "overlap between losartan and amlodipine"
             WordRole::Combine if pieces.iter().any(|p| matches!(p.tag, PhraseTag::Term(_))) => {
@@ -99,6 +123,9 @@ pub(super) fn read_roles(
             WordRole::Filter if has_id && is_one_of(&piece.shown, DOSE_UNITS) => {
                 (fragment.medication, fragment.dose) = (true, true);
             }
+            // As the clinics list them anyway: "sorted by id".
+            WordRole::Filter
+                if is_one_of(&piece.shown, "sort sorted") && orders_by_id(&pieces[at..]) => {}
             WordRole::Filter => return Err(PlanRefusal::Filter(word())),
             // "que remédios tomam …", "o que toma …", "how are … treated"
             WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
@@ -122,8 +149,11 @@ pub(super) fn read_roles(
     );
     fragment.both_last = term_at.is_some() && both_at > term_at;
     fragment.one_person = pieces.iter().any(|p| is_one_of(&p.shown, ONE_PERSON));
-    let first = pieces.first().map(|piece| &piece.tag);
-    fragment.of = first == Some(&PhraseTag::Vocabulary(WordRole::Of));
+    let first = pieces.first();
+    fragment.of = first.is_some_and(|p| {
+        let is_among = is_one_of(&p.shown, "among amongst dentre entre");
+        p.tag == PhraseTag::Vocabulary(WordRole::Of) || is_among
+    });
     fragment.one_patient = fragment.patients && !plural && !fragment.all;
     fragment.record |= fragment.identity && !fragment.ids.is_empty();
     Ok(fragment)

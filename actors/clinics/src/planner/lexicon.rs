@@ -217,8 +217,11 @@ impl ClinicalLexicon {
     pub fn near_medicine(&self, folded: &str, errors_max: usize) -> Option<&'static str> {
         let key = medicine_key(folded);
         let mut near = NearWords::new(&key);
-        let keys = self.medicines.keys().map(String::as_str);
-        near.collect(keys.filter(|key| !key.contains(' ')), errors_max);
+        let one_word = || self.medicines.iter().filter(|(key, _)| !key.contains(' '));
+        let generics = one_word().filter(|(key, generic)| medicine_key(&fold(generic)) == **key);
+        near.collect(generics.map(|(key, _)| key.as_str()), errors_max);
+        // Brands are invented: many an everyday word is near to one.
+        near.collect(one_word().map(|(key, _)| key.as_str()), errors_max.min(1));
         let mut found = near
             .corrections()
             .iter()

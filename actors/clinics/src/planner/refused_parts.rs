@@ -123,7 +123,11 @@ impl FragmentSplitter<'_> {
             || is_general
             || matches!(role(after), Some(Patients | OnePatient))
             || (pieces[at].capital && at > 0 && !self.reading.is_title_case)
-            || (matches!(role(before), Some(Verb | Count)) && fragment.is_empty())
+            // "tell me a joke about dermatologists"
+            || (matches!(role(before), Some(Verb | Count))
+                && !fragment.has_subject()
+                && !fragment.who
+                && fragment.ids.is_empty())
     }
 
     fn unknown_word(&self, word: &str) -> PlanRefusal {

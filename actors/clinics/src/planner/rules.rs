@@ -114,6 +114,7 @@ impl<'a> PlanRules<'a> {
         let whose = match &clause.topic {
             Some(topic) => {
                 clause.patients
+                    || clause.who
                     || clause.taking
                     || clause.all
                     || !clause.clinics.is_empty()
@@ -170,7 +171,11 @@ impl<'a> PlanRules<'a> {
         is_source: bool,
         graph: &mut StepGraph,
     ) -> Result<Vec<(usize, u32)>, PlanRefusal> {
-        let asked = clause.asks() || clause.all || is_source || !clause.excluded.is_empty();
+        let asked = clause.asks()
+            || clause.compare
+            || clause.all
+            || is_source
+            || !clause.excluded.is_empty();
         let list = ("list_patients", None);
         if !clause.clinics.is_empty() && (asked || clause.patients || clause.record) {
             return Ok(self.add_each(&clause.clinics, clause, graph, list));

@@ -14,7 +14,10 @@ use super::vocabulary::WordRole;
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
-const NEGATING_PAIRS: [(&str, &str); 7] = [
+const NEGATING_PAIRS: [(&str, &str); 10] = [
+    ("leaving", "out"),
+    ("leave", "out"),
+    ("not", "counting"),
     ("other", "than"),
     ("rather", "than"),
     ("apart", "from"),

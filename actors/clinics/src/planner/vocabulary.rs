@@ -103,7 +103,12 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          identifique identificar abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
          listagem precisar ve ves veem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
-         necessito necessitar solicito solicitar",
+         necessito necessitar solicito solicitar \
+         provide produce compile gather collect extract output summarise summarize describe confirm determine \
+         select pick choose grab seek require wish supply outline highlight detect discover spot specify state \
+         figure detail-me fornecer gerar compilar reunir extrair descrever resumir escolher apontar citar elencar \
+         levantar falar arranjar conferir olhar descobrir determinar confirmar mencionar disponibilizar desejar \
+         requerer pretender pegar cite confira descubra forneca fornecam requeiro",
         Verb,
     ),
     ("what what's whats", What),
@@ -127,7 +132,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         "patient pt person outpatient inpatient client pessoa individuo paciente doente utente usuario mr mrs ms dr sr sra senhor senhora",
         OnePatient,
     ),
-    ("who who's whos whose whom who've quem", Who),
+    ("who who's whos whose whom who've quem qm", Who),
     (
         "record records chart charts file files details detail info information data profile notes note findings \
          prontuario prontuarios ficha fichas detalhes detalhe informacoes informacao dados registro registros \
@@ -178,7 +183,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't haven't hasn't except excluding exclude without lacking besides neither nor never \
+        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without lacking besides neither nor never \
          off minus nada nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
@@ -247,7 +252,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
-         uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada",
+         uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada continuo continuous continuously regular regularly regularmente continuamente",
         Qualifier,
     ),
     (
@@ -290,7 +295,22 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right",
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right acesso access \
+         noon midday midnight lunch lunchtime breakfast dinner shortly soon urgent urgently immediately fast \
+         rapidly hurry rush busy handover rundown breakdown snapshot recap briefing picture idea sense luck seeing \
+         dealing coping struggling facing battling brilliant great awesome perfect nice lovely cool super wonderful \
+         excellent welcome grateful honestly frankly literally essentially hopefully ideally preferably \
+         specifically particularly especially generally usually normally presently believe guess suppose assume \
+         heard noticed confused unsure hence therefore thus however though although anyway otherwise meanwhile \
+         somewhere anywhere everywhere anything something whatever whichever able ready glad happy excuse pardon \
+         wth u ur r n teh hav hve wich primeiro primeira segundo terceiro terceira continua continuam segue \
+         permanece permanecem rapido rapida rapidinho urgente depressa imediatamente beleza blz tchau abraco \
+         abracos grato grata atenciosamente cumprimentos saudacoes caro prezado prezados pessoal consegue consegues \
+         conseguir consegui poderias podias pudesse acho creio penso imagino suponho aproximadamente exatamente \
+         especificamente principalmente geralmente normalmente entretanto contudo todavia alias portanto logo pois \
+         vivem vive viver convivem convive conviver vivendo convivendo almoco jantar cedo q vc vcs tb tbm cmg msm \
+         mt mto td tds dps pq acometido acometidos afetado afetados nisso disso daqui dai nela nele deste desta \
+         desse dessa neste nesta nesse nessa num numa nuns numas dum duma",
         Filler,
     ),
 ];
@@ -320,8 +340,20 @@ pub(super) fn word_role(folded: &str) -> Option<WordRole> {
     let role = |word: &str| {
         let role = known(word).or_else(|| verb_role(word));
         role.or_else(|| inflected_role(word))
+            .or_else(|| gerund_role(word))
     };
     role(folded).or_else(|| role(without_pronoun(folded)?))
+}
+
+/// Returns the role of an English verb that requests or changes, from its form with `-ing`: `finding`.
+fn gerund_role(folded: &str) -> Option<WordRole> {
+    let stem = folded.strip_suffix("ing")?;
+    let undoubled = stem.get(..stem.len().saturating_sub(1)).unwrap_or_default();
+    let forms = [stem.to_owned(), format!("{stem}e"), undoubled.to_owned()];
+    let role = forms
+        .into_iter()
+        .find_map(|form| ROLES_BY_WORD.get(form.as_str()).copied());
+    role.filter(|role| matches!(role, Verb | Change | Send))
 }
 
 /// Returns the role of a noun or adjective by another form of it: its plural, or in Portuguese the other
