@@ -57,6 +57,7 @@ pub(super) fn share_between(
         fragment.excluded.append(&mut leaving_out.pending);
         clauses.push(fragment);
     }
+    leaving_out.take_last(&mut clauses)?;
     match leaving_out.unplaced {
         Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
         _ => Ok(place_contexts(clauses)),
@@ -132,6 +133,23 @@ impl LeavingOut {
         }
     }
 
+    /// Leaves what a last sentence leaves out out of the clause before: "Who takes aspirin? Leave out angina."
+    ///
+    /// # Errors
+    /// [`PlanRefusal::Negation`], if that clause is about patients by id.
+    fn take_last(&mut self, clauses: &mut [Fragment]) -> Result<(), PlanRefusal> {
+        match clauses.last_mut() {
+            Some(last) if !self.pending.is_empty() && !last.ids.is_empty() => {
+                Err(PlanRefusal::Negation(self.pending[0].shown.clone()))
+            }
+            Some(last) => {
+                last.excluded.append(&mut self.pending);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Reads a word such as `others`. Returns whether the fragment adds nothing: it names those whom the
     /// clause before already finds, "ignore those without acne, show the others".
     ///
@@ -183,6 +201,25 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.verb |= fragment.verb;
         next.all |= fragment.all;
         next.compare |= fragment.compare;
+        return true;
+    }
+    // "who took or takes colchicine"
+    let only_relates = (fragment.taking || fragment.cue)
+        && fragment.topic.is_none()
+        && fragment.clinics.is_empty()
+        && fragment.ids.is_empty()
+        && !fragment.has_data();
+    if only_relates
+        && next.connector == Connector::Or
+        && (next.taking || next.cue)
+        && next.topic.is_some()
+    {
+        next.connector = fragment.connector;
+        next.who |= fragment.who;
+        next.patients |= fragment.patients;
+        next.verb |= fragment.verb;
+        next.asked |= fragment.asked;
+        next.count |= fragment.count;
         return true;
     }
     // "check cardiology and neurology: who has …"
@@ -283,6 +320,16 @@ fn share_subject(fragment: &mut Fragment, next: &Fragment) {
         fragment.clinics = next.clinics.clone();
         fragment.patients |= next.patients;
     }
+    // "anybody on aspirin or clopidogrel in neurology"
+    let goes_on = matches!(next.connector, Connector::Or | Connector::And)
+        && next.topic.is_some()
+        && !next.patients
+        && !next.who
+        && !next.verb
+        && !next.has_data();
+    if unplaced && goes_on {
+        fragment.clinics = next.clinics.clone();
+    }
 }
 
 /// Returns whether the fragment asks something about the patients that the clause before names by id,
@@ -338,9 +385,15 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
 /// aspirin and atorvastatin", "with psoriasis and who take methotrexate". Conditions alone don't,
 /// because a record has one.
 fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
+    // "on aspirin and clopidogrel in neurology"
+    let same_place = Fragment {
+        clinics: Vec::new(),
+        ..fragment.clone()
+    };
     let goes_on = fragment.connector == Connector::And
         && fragment.sentence == before.sentence
-        && fragment.has_only_topic()
+        && (fragment.clinics.is_empty() || fragment.clinics == before.clinics)
+        && same_place.has_only_topic()
         && fragment.ids.is_empty()
         && !fragment.compare
         && !before.compare

@@ -149,7 +149,7 @@ pub(super) fn read_roles(
     );
     fragment.both_last = term_at.is_some() && both_at > term_at;
     fragment.one_person = pieces.iter().any(|p| is_one_of(&p.shown, ONE_PERSON));
-    let first = pieces.first();
+    let first = pieces.iter().find(|p| p.shown != "out");
     fragment.of = first.is_some_and(|p| {
         let is_among = is_one_of(&p.shown, "among amongst dentre entre");
         p.tag == PhraseTag::Vocabulary(WordRole::Of) || is_among

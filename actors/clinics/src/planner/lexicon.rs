@@ -276,10 +276,11 @@ impl ClinicalLexicon {
     }
 }
 
-/// Returns the word for a high or low level that means the same: `high` for `elevated`, `alto` for
-/// `elevada`. Other words stay.
+/// Returns the word of everyday language for a level or a narrow vessel that means the same: `high` for
+/// `elevated`, `blocked` for `narrowed`. Other words stay.
 fn level_word(folded: &str) -> &str {
-    const LEVELS: [(&str, &str); 4] = [
+    const LEVELS: [(&str, &str); 5] = [
+        ("blocked", "clogged narrowed narrow obstructed"),
         ("high", "elevated raised increased much"),
         ("low", "reduced decreased"),
         (

@@ -72,7 +72,8 @@ impl FragmentSplitter<'_> {
     fn is_restriction(&self, at: usize, fragment: &Fragment) -> bool {
         let pieces = &self.pieces;
         let is_plain = |p: &&TaggedPhrase| {
-            p.is_filler() || matches!(p.tag, PhraseTag::Vocabulary(WordRole::Of))
+            let role = |role| p.tag == PhraseTag::Vocabulary(role);
+            p.is_filler() || role(WordRole::Of) || role(WordRole::Relative)
         };
         let before = pieces[..at].iter().rev().find(|p| !is_plain(p));
         let after = pieces[at + 1..].iter().find(|p| !is_plain(p));
@@ -94,7 +95,10 @@ impl FragmentSplitter<'_> {
             || role(before) == Some(Who) && is_term(after)
             || is_people && is_clinic(after);
         // "I am in a hurry with this"
-        let is_own = fragment.is_empty() && !fragment.verb && self.pieces.iter().any(is_of_user);
+        let is_we = |p: &TaggedPhrase| is_one_of(&p.shown, "we we're we've temos estamos");
+        let is_own = fragment.is_empty()
+            && !fragment.verb
+            && self.pieces.iter().any(|p| is_of_user(p) || is_we(p));
         // "discharge CARD-001": an order
         let is_order = before.is_none() && !fragment.ids.is_empty();
         // Portuguese adjectives follow: "insuficiência hepática"

@@ -177,6 +177,14 @@ impl FragmentSplitter<'_> {
             self.negation = Some(piece.shown);
             return Ok(());
         }
+        // "more common"
+        if role == WordRole::Both && matches!(before, "more" | "most" | "less" | "mais" | "menos") {
+            self.pieces.push(TaggedPhrase {
+                tag: PhraseTag::Vocabulary(WordRole::Filler),
+                ..piece
+            });
+            return Ok(());
+        }
         if SIMULTANEOUS_PAIRS.contains(&(before, &*piece.shown)) {
             self.pieces.push(TaggedPhrase {
                 tag: PhraseTag::Vocabulary(WordRole::Both),
@@ -303,7 +311,14 @@ impl FragmentSplitter<'_> {
             self.refuse_general_taking(&fragment)?;
         }
         // "and what they take"
-        let asks_treatment = fragment.what && fragment.taking && fragment.topic.is_none();
+        // "and everything they take"
+        let asks_everything = fragment.clinics.is_empty()
+            && self
+                .pieces
+                .iter()
+                .any(|p| matches!(&*p.shown, "everything" | "tudo"));
+        let asks_treatment =
+            (fragment.what || asks_everything) && fragment.taking && fragment.topic.is_none();
         fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();
         // "on cardiology duty"
         let nothing_taken =

@@ -295,7 +295,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right acesso access \
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right acesso access licenca vinculado vinculada vinculados vinculadas fall falls \
          noon midday midnight lunch lunchtime breakfast dinner shortly soon urgent urgently immediately fast \
          rapidly hurry rush busy handover rundown breakdown snapshot recap briefing picture idea sense luck seeing \
          dealing coping struggling facing battling brilliant great awesome perfect nice lovely cool super wonderful \
