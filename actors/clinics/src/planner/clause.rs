@@ -203,6 +203,24 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.compare |= fragment.compare;
         return true;
     }
+    // "medications and doses: CARD-001"
+    let is_data_alone = |f: &Fragment| {
+        f.has_data()
+            && !f.patients
+            && !f.pronoun
+            && f.topic.is_none()
+            && f.clinics.is_empty()
+            && f.ids.is_empty()
+    };
+    if is_data_alone(fragment) && is_data_alone(next) && !next.verb {
+        (next.verb, next.connector) = (fragment.verb, fragment.connector);
+        next.asked |= fragment.asked;
+        next.record |= fragment.record;
+        next.medication |= fragment.medication;
+        next.dose |= fragment.dose;
+        next.all |= fragment.all;
+        return true;
+    }
     // "who took or takes colchicine"
     let only_relates = (fragment.taking || fragment.cue)
         && fragment.topic.is_none()
@@ -401,8 +419,10 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && (before.patients || before.who || before.taking || fragment.taking);
     // "of the patients with psoriasis, who takes methotrexate"
     let chooses = before.of
-        && before.patients
-        && !before.asks()
+        && (before.patients || before.who)
+        && !before.verb
+        && !before.asked
+        && !before.count
         && !before.has_data()
         && fragment.asks()
         && !fragment.patients
@@ -410,7 +430,26 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.connector == Connector::Comma
         && fragment.sentence == before.sentence
         && fragment.clinics.is_empty();
+    // "patients on furosemide, but only those with heart failure"
+    let only_some = fragment.only
+        && !fragment.verb
+        && !fragment.who
+        && !fragment.count
+        && !fragment.has_data()
+        && !before.compare
+        && before.ids.is_empty()
+        && fragment.ids.is_empty()
+        && fragment.clinics.is_empty()
+        && fragment.sentence == before.sentence;
     match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more)) if only_some => {
+            topic.and(more);
+            true
+        }
+        (None, Some(more)) if only_some && !before.clinics.is_empty() => {
+            before.topic = Some(more.clone());
+            true
+        }
         (Some(topic), Some(more)) if chooses => {
             topic.and(more);
             (before.asked, before.taking) = (true, fragment.taking);

@@ -47,6 +47,8 @@ pub(super) struct Fragment {
     pub both_last: bool,
     /// Whether a word such as `someone` means a single person.
     pub one_person: bool,
+    /// Whether it begins with a word such as `only`.
+    pub only: bool,
     /// Word for those who are left, such as `others`.
     pub rest: Option<String>,
     /// Whether what is left out of what is ignored is asked for: "ignore those without acne".

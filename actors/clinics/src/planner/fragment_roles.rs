@@ -54,6 +54,14 @@ fn is_before_knowing(pieces: &[TaggedPhrase], at: usize) -> bool {
         .is_some_and(|p| is_one_of(&p.shown, "know see read saber ver ler"))
 }
 
+fn is_told_of_us(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let is_who = |p: &TaggedPhrase| {
+        let role = |role| p.tag == PhraseTag::Vocabulary(role);
+        role(WordRole::Who) || role(WordRole::Patients) || role(WordRole::Count)
+    };
+    at > 0 && pieces[at - 1].shown == "we" && pieces[..at].iter().any(is_who)
+}
+
 fn orders_by_id(pieces: &[TaggedPhrase]) -> bool {
     let is_order = |pair: &[TaggedPhrase]| {
         matches!(&*pair[0].shown, "by" | "por")
@@ -110,6 +118,10 @@ pub(super) fn read_roles(
             }
             // "posso ver a lista"
             WordRole::Advice if piece.shown == "posso" && is_before_verb(pieces, at) => {}
+            // "how many people do we treat for"
+            WordRole::Advice if piece.shown == "treat" && is_told_of_us(pieces, at) => {
+                fragment.cue = true;
+            }
             // "what should I know from the chart"
             WordRole::Advice
                 if is_one_of(&piece.shown, "should devo") && is_before_knowing(pieces, at) => {}
@@ -148,6 +160,8 @@ pub(super) fn read_roles(
         pieces.iter().rposition(is_both),
     );
     fragment.both_last = term_at.is_some() && both_at > term_at;
+    let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
+    fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));
     fragment.one_person = pieces.iter().any(|p| is_one_of(&p.shown, ONE_PERSON));
     let first = pieces.iter().find(|p| p.shown != "out");
     fragment.of = first.is_some_and(|p| {

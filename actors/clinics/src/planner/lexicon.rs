@@ -53,17 +53,26 @@ pub(super) struct ClinicalLexicon {
     medicines: HashMap<String, &'static str>,
     /// Medical words, sorted.
     words: Vec<MedicalWord>,
+    /// Medical words by their key, which is the same in both languages.
+    cognates: HashMap<String, Vec<&'static str>>,
 }
 
 /// Lexicon from the data files.
 pub(super) static LEXICON: LazyLock<ClinicalLexicon> = LazyLock::new(|| {
+    let words = read_words(include_str!("../../data/words_medical.txt"));
+    let mut cognates: HashMap<String, Vec<&'static str>> = HashMap::new();
+    for word in words.iter().filter(|word| !word.is_weak) {
+        let same = cognates.entry(cognate_key(word.word)).or_default();
+        same.push(word.word);
+    }
     ClinicalLexicon {
+        cognates,
         groups: Vec::new(),
         phrases: HashMap::new(),
         phrase_words: HashSet::new(),
         term_words: BTreeSet::new(),
         medicines: read_medicines(include_str!("../../data/medicines.txt")),
-        words: read_words(include_str!("../../data/words_medical.txt")),
+        words,
     }
     .with_terms(include_str!("../../data/terms.txt"))
 });
@@ -242,6 +251,14 @@ impl ClinicalLexicon {
         find(folded).or_else(|| find(singular(folded)))
     }
 
+    /// Returns the medical words that are spelled as a word in folded form would be in the other language:
+    /// `coronary` for `coronaria`.
+    pub fn cognates(&self, folded: &str) -> &[&'static str] {
+        self.cognates
+            .get(&cognate_key(folded))
+            .map_or(&[], Vec::as_slice)
+    }
+
     /// Returns whether a word consists of medical words that hyphens join: `guillain-barre`.
     pub fn is_compound(&self, folded: &str) -> bool {
         folded.contains('-') && folded.split('-').all(|part| self.word(part).is_some())
@@ -303,6 +320,13 @@ fn medicine_key(folded: &str) -> String {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|w| !w.is_empty());
     words.map(word_key).collect::<Vec<_>>().join(" ")
+}
+
+/// Key of a medical word, the same for its English and Portuguese spellings: `pericarditis` and
+/// `pericardite`.
+fn cognate_key(folded: &str) -> String {
+    let stem = folded.strip_suffix("is").unwrap_or(folded);
+    word_key(singular(stem))
 }
 
 fn word_key(word: &str) -> String {

@@ -105,11 +105,14 @@ impl FragmentSplitter<'_> {
         let beside = at.checked_sub(1).map(|at| &pieces[at]);
         let follows_condition = matches!(beside.map(|p| &p.tag),
             Some(PhraseTag::Term(term)) if !term.is_medicine);
+        // "a student needs a case of psoriasis": a sentence lies between
+        let following = pieces[at + 1..].iter().take_while(|p| is_plain(p));
+        let is_apart = { following }.any(|p| is_one_of(&p.shown, "a an the um uma o os as"));
         let narrows = is_people
             || is_order
             || follows_condition
             || matches!(role(before), Some(Cue | Taking))
-            || is_term(after)
+            || (is_term(after) && !is_apart)
             || (joined_by_of && is_term(before))
             || looks_medical(&pieces[at].shown);
         // A list of patients, or general knowledge about a topic: the word may be what matters.
@@ -145,9 +148,10 @@ impl FragmentSplitter<'_> {
     /// Refuses a complaint of the user's own, such as `I have chest pain`.
     pub(super) fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
         const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
+        let has_to = |at: usize| self.pieces.get(at + 1).is_some_and(|p| p.shown == "to");
         let is_own = |(at, piece): (usize, &TaggedPhrase)| {
             let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);
-            let is_state = previous == "i" && STATES.contains(&&*piece.shown);
+            let is_state = previous == "i" && STATES.contains(&&*piece.shown) && !has_to(at);
             (is_of_user(piece) && piece.shown != "i") || is_state
         };
         let about_patients = fragment.patients
@@ -244,6 +248,11 @@ impl FragmentSplitter<'_> {
                 || role(WordRole::OnePatient)
         };
         let has_data = fragment.record || fragment.medication;
+        // "what would happen if CARD-001 took aspirin"
+        let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
+        if has_medicine && has("if se") && has("happen happens acontece") {
+            return Err(PlanRefusal::Advice("if".to_owned()));
+        }
         for at in 1..self.pieces.len() {
             let (before, here) = (&*self.pieces[at - 1].shown, &*self.pieces[at].shown);
             let may = (is_one_of(before, MAY) && is_whom(at))

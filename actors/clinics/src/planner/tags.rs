@@ -8,7 +8,7 @@ use super::reading::QuestionReading;
 use super::refusal::PlanRefusal;
 use super::term::TopicTerm;
 use super::tokens::{NUMBER_WORDS, QueryToken, QueryWord, looks_like_an_id};
-use super::vocabulary::{WordRole, is_specialty, word_role};
+use super::vocabulary::{IDIOM_WORDS_MAX, WordRole, idiom_words, is_specialty, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Word of a query, or phrase of several, with its classification.
@@ -76,6 +76,15 @@ pub(super) fn next_phrase(
         };
         (used, Some(phrase))
     };
+    let ahead: Vec<&str> = tokens
+        .iter()
+        .take(IDIOM_WORDS_MAX)
+        .map_while(QueryToken::as_word)
+        .map(|word| word.folded.as_str())
+        .collect();
+    if let Some(used) = idiom_words(&ahead) {
+        return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
+    }
     // "card 7", "CARD no. 7"
     let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
     let between = usize::from(after(1).is_some_and(|w| is_one_of(&w.folded, NUMBER_WORDS)));
@@ -195,7 +204,7 @@ fn tag_other(
     if let Some(found) = LEXICON.word(folded) {
         return Ok(match found.is_weak {
             true => PhraseTag::Weak,
-            false => PhraseTag::Term(TopicTerm::word(&word.text, found.chapters)),
+            false => PhraseTag::Term(TopicTerm::medical_word(&word.text, found.chapters)),
         });
     }
     if LEXICON.is_compound(folded) {

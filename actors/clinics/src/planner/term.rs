@@ -1,3 +1,5 @@
+use callboard_message::text::fold;
+
 use super::lexicon::{LEXICON, TermGroup};
 use super::phrases::{RegistryPhrases, extend_unique};
 
@@ -45,6 +47,17 @@ impl TopicTerm {
             chapters: chapters.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Creates the term for a word of the lexicon. Records may have it in the other language.
+    pub fn medical_word(text: &str, chapters: &str) -> Self {
+        let mut term = Self::word(text, chapters);
+        let cognates = LEXICON.cognates(&fold(text));
+        let cognates: Vec<String> = cognates.iter().map(|word| (*word).to_owned()).collect();
+        let is_same = |other: &String| fold(&term.alternatives[0]) == *other;
+        let others: Vec<String> = cognates.into_iter().filter(|w| !is_same(w)).collect();
+        extend_unique(&mut term.alternatives, &others);
+        term
     }
 
     /// Creates the term for a group of terms that the user mentioned as `typed`: the phrase that

@@ -103,7 +103,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          identifique identificar abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
          listagem precisar ve ves veem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
-         necessito necessitar solicito solicitar \
+         remind rever revisar analisar analise analyze analyse necessito necessitar solicito solicitar \
          provide produce compile gather collect extract output summarise summarize describe confirm determine \
          select pick choose grab seek require wish supply outline highlight detect discover spot specify state \
          figure detail-me fornecer gerar compilar reunir extrair descrever resumir escolher apontar citar elencar \
@@ -124,7 +124,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("than", Than),
     (
         "patients people persons folks individuals outpatients inpatients clients guys pts ppl those ones cases whoever anyone anybody everyone everybody someone somebody takers \
-         users sufferers survivors roster census caseload cohort \
+         users sufferers survivors roster census caseload cohort victims utilizadores vitimas \
          pacientes pessoas aqueles aquelas casos doentes utentes usuarios individuos clientes malta galera alguem portador portadora portadores portadoras",
         Patients,
     ),
@@ -251,7 +251,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Identity,
     ),
     (
-        "severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
+        "removed excised operated resolved healed suspected severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
          uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada continuo continuous continuously regular regularly regularmente continuamente",
         Qualifier,
     ),
@@ -295,7 +295,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright right acesso access licenca vinculado vinculada vinculados vinculadas fall falls \
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright acesso access receber licenca vinculado vinculada vinculados vinculadas fall falls \
          noon midday midnight lunch lunchtime breakfast dinner shortly soon urgent urgently immediately fast \
          rapidly hurry rush busy handover rundown breakdown snapshot recap briefing picture idea sense luck seeing \
          dealing coping struggling facing battling brilliant great awesome perfect nice lovely cool super wonderful \
@@ -314,6 +314,57 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Filler,
     ),
 ];
+
+/// Maximum words of an idiom.
+pub(super) const IDIOM_WORDS_MAX: usize = 4;
+
+/// Phrases that mean nothing beside a request, though their words may.
+const IDIOMS: [&str; 36] = [
+    "com urgencia",
+    "com certeza",
+    "com cuidado",
+    "com calma",
+    "com licenca",
+    "com antecedencia",
+    "sem pressa",
+    "sem falta",
+    "sem demora",
+    "sem problema",
+    "sem mais",
+    "mais nada",
+    "nada mais",
+    "no rush",
+    "no hurry",
+    "no worries",
+    "no problem",
+    "not urgent",
+    "without delay",
+    "nothing else",
+    "nothing more",
+    "with thanks",
+    "with pleasure",
+    "why not",
+    "right now",
+    "right away",
+    "by the way",
+    "as soon as possible",
+    "at once",
+    "on second thought",
+    "on the way",
+    "mais uma vez",
+    "once more",
+    "one more time",
+    "more or less",
+    "mais ou menos",
+];
+
+/// Returns the number of words of an idiom that begins with these words, in folded form; `None` if none does.
+pub(super) fn idiom_words(words: &[&str]) -> Option<usize> {
+    let split = |idiom: &'static str| idiom.split(' ').collect::<Vec<_>>();
+    let found = IDIOMS.into_iter().map(split);
+    let mut found = found.filter(|idiom| words.starts_with(idiom));
+    found.next().map(|idiom| idiom.len())
+}
 
 /// Names of medical specialties without an ending by which [`is_specialty`] recognises them. A
 /// specialty that no registered clinic has is refused, instead of being searched for as a
