@@ -2,6 +2,7 @@ use callboard_message::text::fold;
 
 use super::lexicon::{LEXICON, TermGroup};
 use super::phrases::{RegistryPhrases, extend_unique};
+use super::tokens::singular;
 
 /// Maximum number of words of a condition, medicine or other text to search for. A query with more
 /// is refused.
@@ -54,7 +55,8 @@ impl TopicTerm {
         let mut term = Self::word(text, chapters);
         let cognates = LEXICON.cognates(&fold(text));
         let cognates: Vec<String> = cognates.iter().map(|word| (*word).to_owned()).collect();
-        let is_same = |other: &String| fold(&term.alternatives[0]) == *other;
+        let typed = fold(text);
+        let is_same = |other: &String| singular(&typed) == singular(other);
         let others: Vec<String> = cognates.into_iter().filter(|w| !is_same(w)).collect();
         extend_unique(&mut term.alternatives, &others);
         term

@@ -363,9 +363,9 @@ fn words_that_are_not_used_are_told() {
     let planner = Planner::new(Arc::new(two_clinics()));
     for (query, steps, notes) in [
         (
-            "Morning handover – pull up the whole cardiology list",
+            "Morning huddle – pull up the whole cardiology list",
             "a:list_patients",
-            &["I did not use \"handover\"."][..],
+            &["I did not use \"huddle\"."][..],
         ),
         (
             "patients with severe psoriasis",
@@ -582,7 +582,7 @@ fn other_specialties_are_told() {
         ),
         (
             "any endocarditis patients?",
-            "a:query(endocarditis) b:query(endocarditis)",
+            "a:query(endocarditis or endocardite) b:query(endocarditis or endocardite)",
             None,
         ),
         (

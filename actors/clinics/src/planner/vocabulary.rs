@@ -360,10 +360,14 @@ const IDIOMS: [&str; 36] = [
 
 /// Returns the number of words of an idiom that begins with these words, in folded form; `None` if none does.
 pub(super) fn idiom_words(words: &[&str]) -> Option<usize> {
-    let split = |idiom: &'static str| idiom.split(' ').collect::<Vec<_>>();
-    let found = IDIOMS.into_iter().map(split);
-    let mut found = found.filter(|idiom| words.starts_with(idiom));
-    found.next().map(|idiom| idiom.len())
+    let words_of = |idiom: &str| idiom.split(' ').count();
+    let is_begun = |idiom: &&str| {
+        words_of(idiom) <= words.len()
+            && idiom
+                .split(' ')
+                .eq(words.iter().copied().take(words_of(idiom)))
+    };
+    IDIOMS.iter().copied().find(is_begun).map(words_of)
 }
 
 /// Names of medical specialties without an ending by which [`is_specialty`] recognises them. A
