@@ -203,6 +203,49 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.compare |= fragment.compare;
         return true;
     }
+    if joins_wording(fragment, next) {
+        return true;
+    }
+    // "check cardiology and neurology: who has …"
+    let are_places = fragment.has_only_clinics() && next.has_only_clinics();
+    if are_places && next.connector == Connector::And && !next.verb && !fragment.compare {
+        let mut clinics = fragment.clinics.clone();
+        extend_unique(&mut clinics, &next.clinics);
+        next.clinics = clinics;
+        (next.verb, next.connector) = (fragment.verb, fragment.connector);
+        next.asked |= fragment.asked;
+        (next.all, next.count) = (next.all || fragment.all, next.count || fragment.count);
+        next.who |= fragment.who;
+        return true;
+    }
+    // "are there more patients with psoriasis than …": the words before what is compared
+    let only_patients = fragment.patients
+        && fragment.topic.is_none()
+        && fragment.clinics.is_empty()
+        && fragment.ids.is_empty()
+        && !fragment.record
+        && !fragment.medication;
+    let is_compared = next.topic.is_some() || next.has_only_clinics();
+    if only_patients && fragment.compare && is_compared {
+        next.patients = true;
+        return true;
+    }
+    if join_topics(fragment, next) {
+        return true;
+    }
+    // "for CARD-001, check medications"
+    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
+    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
+        next.ids = fragment.ids.clone();
+        return true;
+    }
+    share_subject(fragment, next);
+    false
+}
+
+/// Merges a fragment into the next that says the same of the same patients in other words. Returns `true` if
+/// it did.
+fn joins_wording(fragment: &Fragment, next: &mut Fragment) -> bool {
     // "medications and doses: CARD-001"
     let is_data_alone = |f: &Fragment| {
         f.has_data()
@@ -240,40 +283,6 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.count |= fragment.count;
         return true;
     }
-    // "check cardiology and neurology: who has …"
-    let are_places = fragment.has_only_clinics() && next.has_only_clinics();
-    if are_places && next.connector == Connector::And && !next.verb && !fragment.compare {
-        let mut clinics = fragment.clinics.clone();
-        extend_unique(&mut clinics, &next.clinics);
-        next.clinics = clinics;
-        (next.verb, next.connector) = (fragment.verb, fragment.connector);
-        next.asked |= fragment.asked;
-        (next.all, next.count) = (next.all || fragment.all, next.count || fragment.count);
-        next.who |= fragment.who;
-        return true;
-    }
-    // "are there more patients with psoriasis than …": the words before what is compared
-    let only_patients = fragment.patients
-        && fragment.topic.is_none()
-        && fragment.clinics.is_empty()
-        && fragment.ids.is_empty()
-        && !fragment.record
-        && !fragment.medication;
-    let is_compared = next.topic.is_some() || next.has_only_clinics();
-    if only_patients && fragment.compare && is_compared {
-        next.patients = true;
-        return true;
-    }
-    if join_topics(fragment, next) {
-        return true;
-    }
-    // "for CARD-001, check medications"
-    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
-    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
-        next.ids = fragment.ids.clone();
-        return true;
-    }
-    share_subject(fragment, next);
     false
 }
 
@@ -583,6 +592,7 @@ fn inherit_from(fragment: &mut Fragment, before: &Fragment) {
         }
     } else if fragment.has_only_clinics()
         && says_only_what
+        && !is_bare_group(before)
         && (!fragment.all || fragment.clinic_words)
     {
         // "list patients with psoriasis in dermatology and in cardiology"
@@ -592,6 +602,17 @@ fn inherit_from(fragment: &mut Fragment, before: &Fragment) {
         // "dermatology. List its patients."
         fragment.clinics = before.clinics.clone();
     }
+}
+
+/// Returns whether a clause only names patients, whose clinic may follow: "everyone, all clinics".
+fn is_bare_group(clause: &Fragment) -> bool {
+    clause.patients
+        && !clause.asks()
+        && !clause.compare
+        && !clause.has_data()
+        && clause.topic.is_none()
+        && clause.clinics.is_empty()
+        && clause.ids.is_empty()
 }
 
 /// Drops clauses that only name clinics: they are the place of the clause before or after that names

@@ -51,7 +51,7 @@ fn is_before_verb(pieces: &[TaggedPhrase], at: usize) -> bool {
 fn is_before_knowing(pieces: &[TaggedPhrase], at: usize) -> bool {
     let mut rest = pieces[at + 1..].iter().filter(|p| p.shown != "i");
     rest.next()
-        .is_some_and(|p| is_one_of(&p.shown, "know see read saber ver ler"))
+        .is_some_and(|p| is_one_of(&p.shown, "know see read look check saber ver ler"))
 }
 
 fn is_told_of_us(pieces: &[TaggedPhrase], at: usize) -> bool {
@@ -153,6 +153,14 @@ pub(super) fn read_roles(
             role => set_flags(&mut fragment, role),
         }
     }
+    read_positions(pieces, &mut fragment);
+    fragment.one_patient = fragment.patients && !plural && !fragment.all;
+    fragment.record |= fragment.identity && !fragment.ids.is_empty();
+    Ok(fragment)
+}
+
+/// Sets the flags that depend on where a word stands in the fragment.
+fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
     let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
     let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
     let (term_at, both_at) = (
@@ -168,9 +176,6 @@ pub(super) fn read_roles(
         let is_among = is_one_of(&p.shown, "among amongst dentre entre");
         p.tag == PhraseTag::Vocabulary(WordRole::Of) || is_among
     });
-    fragment.one_patient = fragment.patients && !plural && !fragment.all;
-    fragment.record |= fragment.identity && !fragment.ids.is_empty();
-    Ok(fragment)
 }
 
 /// Sets the flags of a word whose meaning doesn't depend on the words around it.

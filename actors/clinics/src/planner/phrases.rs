@@ -231,6 +231,10 @@ fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     const PREFIX_LETTERS_MIN: usize = 4;
     let prefix = clinic.id_prefix.to_lowercase();
     if prefix.len() >= PREFIX_LETTERS_MIN && clinic.specialty.to_lowercase().starts_with(&prefix) {
+        // `derma`, which is longer, and no whole stem.
+        let longer = prefix.len() + 1..clinic.specialty.len().min(prefix.len() + 2);
+        let specialty = clinic.specialty.to_lowercase();
+        names.extend(longer.filter_map(|len| specialty.get(..len).map(str::to_owned)));
         names.push(prefix);
     }
     names

@@ -56,10 +56,10 @@ impl FragmentSplitter<'_> {
                     && !fragment.what
                     && !(piece.capital && at > 0)
                     && !looks_medical(&piece.shown);
-                match may_be_noise {
-                    true => self.refused_unless_noise.get_or_insert(refusal),
-                    false => return Err(refusal),
-                };
+                if !may_be_noise {
+                    return Err(refusal);
+                }
+                self.refused_unless_noise.get_or_insert(refusal);
             }
             self.found.unused.push(piece.shown.clone());
         }
@@ -101,6 +101,8 @@ impl FragmentSplitter<'_> {
             && self.pieces.iter().any(|p| is_of_user(p) || is_we(p));
         // "discharge CARD-001": an order
         let is_order = before.is_none() && !fragment.ids.is_empty();
+        // "which doctor prescribed warfarin to CARD-001"
+        let asks_which = at > 0 && is_one_of(&pieces[at - 1].shown, "which qual");
         // Portuguese adjectives follow: "insuficiência hepática"
         let beside = at.checked_sub(1).map(|at| &pieces[at]);
         let follows_condition = matches!(beside.map(|p| &p.tag),
@@ -128,6 +130,7 @@ impl FragmentSplitter<'_> {
             && fragment.verb;
         ((narrows || is_bare_list) && !leads_on && !is_own)
             || is_general
+            || asks_which
             || matches!(role(after), Some(Patients | OnePatient))
             || (pieces[at].capital && at > 0 && !self.reading.is_title_case)
             // "tell me a joke about dermatologists"

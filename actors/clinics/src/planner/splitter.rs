@@ -143,14 +143,17 @@ impl FragmentSplitter<'_> {
         }
     }
 
-    /// Reads a medical word that begins a sentence as the order that it also is: "bypass the list of …".
+    /// Reads a word that begins a sentence as the order that it also is: "bypass the list of …".
     fn read_imperative(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
-        const IMPERATIVES: [(&str, WordRole); 3] = [
+        const IMPERATIVES: [(&str, WordRole); 6] = [
+            ("schedule", WordRole::Change),
+            ("order", WordRole::Change),
+            ("close", WordRole::Change),
             ("bypass", WordRole::Ignore),
             ("scan", WordRole::Verb),
             ("screen", WordRole::Verb),
         ];
-        const DETERMINERS: &str = "the our my all every this that these those";
+        const DETERMINERS: &str = "a an the our my all every this that these those";
         let begins = self.pieces.iter().all(TaggedPhrase::is_filler);
         let next = next.and_then(QueryToken::as_word);
         let is_before_object = next.is_some_and(|word| is_one_of(&word.folded, DETERMINERS));
@@ -171,6 +174,12 @@ impl FragmentSplitter<'_> {
             }
         };
         let before = self.pieces.last().map_or("", |p| &*p.shown);
+        // "as well as"
+        let is_well = self.pieces.len() > 1 && before == "well" && piece.shown == "as";
+        if is_well || matches!((before, &*piece.shown), ("bem" | "assim", "como")) {
+            self.pieces.pop();
+            return self.separate(false, Connector::And);
+        }
         if NEGATING_PAIRS.contains(&(before, &*piece.shown)) {
             self.pieces.pop();
             self.separate(false, Connector::Negation)?;

@@ -76,13 +76,7 @@ pub(super) fn next_phrase(
         };
         (used, Some(phrase))
     };
-    let ahead: Vec<&str> = tokens
-        .iter()
-        .take(IDIOM_WORDS_MAX)
-        .map_while(QueryToken::as_word)
-        .map(|word| word.folded.as_str())
-        .collect();
-    if let Some(used) = idiom_words(&ahead) {
+    if let Some(used) = idiom_at(tokens) {
         return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
     }
     // "card 7", "CARD no. 7"
@@ -139,6 +133,16 @@ pub(super) fn next_phrase(
         ));
     }
     Ok(phrase(1, tag_other(word, registry, names)?))
+}
+
+/// Returns the number of words of the idiom at the start of `tokens`; `None` if there is none.
+fn idiom_at(tokens: &[QueryToken]) -> Option<usize> {
+    let ahead = tokens.iter().take(IDIOM_WORDS_MAX);
+    let ahead: Vec<&str> = ahead
+        .map_while(QueryToken::as_word)
+        .map(|word| word.folded.as_str())
+        .collect();
+    idiom_words(&ahead)
 }
 
 /// Returns the tag of an id, a vocabulary word or a number; `None` for another word.

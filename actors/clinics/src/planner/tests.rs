@@ -59,6 +59,64 @@ fn the_documents_question() {
     assert_eq!(json.as_deref(), Some(SAMPLE_PLAN));
 }
 
+/// Goal: parts of a question narrow, widen or leave out what they refer to, and none is dropped. Method: rows.
+#[test]
+fn parts_refer_to_each_other() {
+    for (query, expect) in [
+        (
+            "Who takes warfarin and belongs to cardiology?",
+            "a:query(warfarin)",
+        ),
+        (
+            "anybody on aspirin or warfarin in cardiology",
+            "a:query(aspirin) a:query(warfarin)",
+        ),
+        (
+            "of the patients with psoriasis, who takes methotrexate?",
+            "b:query(psoriasis methotrexate)",
+        ),
+        (
+            "cardiology patients, but only those with angina",
+            "a:query(angina)",
+        ),
+        (
+            "someone with psoriasis and eczema",
+            "b:query(psoriasis eczema)",
+        ),
+        (
+            "psoriasis and eczema at the same time",
+            "b:query(psoriasis eczema)",
+        ),
+        (
+            "List dermatology. Leave out psoriasis.",
+            "b:query(psoriasis) b:list_patients-1",
+        ),
+        (
+            "Who does cardiology see? I need the census.",
+            "a:list_patients",
+        ),
+        (
+            "skip the cardiology list and go to dermatology",
+            "b:list_patients",
+        ),
+        ("hart failure patients", "a:query(heart failure)"),
+        (
+            "eczema in dermatology as well as angina in cardiology",
+            "b:query(eczema) a:query(angina)",
+        ),
+        (
+            "1) angina patients 2) psoriasis patients",
+            "a:query(angina) b:query(angina) b:query(psoriasis)",
+        ),
+    ] {
+        check(query, expect);
+    }
+    check_refused("and the others?", "leave out");
+    check_refused("is it ok to take ibuprofen with warfarin?", "physician");
+    check_refused("apague o registro do CARD-002", "only be read");
+    check_refused("mark CARD-002 as discharged", "mark");
+}
+
 /// Goal: list requests by specialty, English and Portuguese. Method: rows.
 #[test]
 fn lists() {

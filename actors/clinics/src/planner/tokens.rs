@@ -78,6 +78,13 @@ fn is_abbreviated(word: &str, after: &[char]) -> bool {
     is_one_of(word, TITLES) || (is_one_of(word, NUMBER_WORDS) && is_number())
 }
 
+/// Returns whether a token may number an item of a list.
+fn is_list_number(token: &QueryToken) -> bool {
+    const DIGITS_MAX: usize = 2;
+    let text = token.as_word().map_or("", |word| word.text.as_str());
+    (1..=DIGITS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// Words before the number of an id.
 pub(super) const NUMBER_WORDS: &str = "no nr num n number numero id";
 
@@ -89,6 +96,7 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
     let chars: Vec<char> = text.chars().collect();
     let mut tokens = Vec::new();
     let mut word = String::new();
+    let mut is_open = false;
     for (at, &c) in chars.iter().enumerate() {
         if is_inside_word(&chars, at) {
             word.push(c);
@@ -96,6 +104,11 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
         }
         let title = c == '.' && is_abbreviated(&word.to_lowercase(), &chars[at + 1..]);
         end_word(&mut word, &mut tokens);
+        // "1) patients with acne"
+        if c == ')' && !is_open && tokens.last().is_some_and(is_list_number) {
+            tokens.pop();
+        }
+        is_open = c == '(' || is_open && c != ')';
         match c {
             '.' if title => {}
             ',' | '&' | '/' | '+' | ':' | '(' | ')' => tokens.push(QueryToken::Join),
@@ -176,6 +189,7 @@ mod tests {
             ("-a- 'b' a\u{0}b", "a b a b"),
             ("Dr. Silva. Next", "dr silva . next"),
             ("CARD no. 7 w/o MS", "card no 7 without ms"),
+            ("1) acne 2) MS (3)", ", acne , ms , 3 ,"),
             ("", ""),
         ] {
             assert_eq!(shown(text), expect, "{text:?}");

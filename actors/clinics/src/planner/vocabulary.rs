@@ -395,9 +395,18 @@ pub(super) fn word_role(folded: &str) -> Option<WordRole> {
     let role = |word: &str| {
         let role = known(word).or_else(|| verb_role(word));
         role.or_else(|| inflected_role(word))
+            .or_else(|| adverb_role(word))
             .or_else(|| gerund_role(word))
     };
     role(folded).or_else(|| role(without_pronoun(folded)?))
+}
+
+/// Returns the role of a Portuguese adverb by its adjective: `urgentemente`.
+fn adverb_role(folded: &str) -> Option<WordRole> {
+    let adjective = folded.strip_suffix("mente")?;
+    let role = ROLES_BY_WORD.get(adjective).copied();
+    let role = role.or_else(|| inflected_role(adjective));
+    role.filter(|role| matches!(role, Filler | Qualifier))
 }
 
 /// Returns the role of an English verb that requests or changes, from its form with `-ing`: `finding`.
