@@ -54,7 +54,7 @@ impl FragmentSplitter<'_> {
                 let may_be_noise = fragment.is_empty()
                     && !fragment.asks()
                     && !fragment.what
-                    && !(piece.capital && at > 0)
+                    && (!piece.capital || at == 0)
                     && !looks_medical(&piece.shown);
                 if !may_be_noise {
                     return Err(refusal);
