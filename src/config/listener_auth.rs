@@ -205,6 +205,12 @@ impl IssuerDeclaration {
             Ok(_) => {}
             Err(_) => wrong.push("`issuer` must be an https URL, as in https://login.example"),
         }
+        if let Some(KeySetPlace::Url(url)) = &self.jwks
+            && url.url().scheme() == "http"
+            && !is_loopback_host(url.url())
+        {
+            wrong.push("`jwks` must be an https URL, unless it is on this machine");
+        }
         if self.audiences.is_empty() || self.audiences.iter().any(String::is_empty) {
             wrong.push("`audiences` must name what its tokens are for, such as the listener's URL: otherwise tokens for others would count here");
         }

@@ -276,6 +276,8 @@ pub fn bad_tokens(
         ("not yet valid", with("nbf", json!(now + 3_600))),
         ("issued later", with("iat", json!(now + 3_600))),
         ("no subject", without("sub")),
+        ("an ID token", with("at_hash", json!("x"))),
+        ("an ID token of a code", with("c_hash", json!("x"))),
         ("alg none", format!("{unsigned}.")),
         (
             "alg none with a signature",

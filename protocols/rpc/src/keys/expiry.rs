@@ -3,6 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+/// Latest expiry: the last second that a timestamp can state.
+const EXPIRY_MAX_UNIX_S: u64 = 253_402_300_799;
 /// Length of a date, `2026-12-31`.
 const DATE_CHARS: usize = 10;
 /// Length of a timestamp, `2026-12-31T12:00:00Z`.
@@ -17,7 +19,7 @@ pub(crate) fn now_unix_s() -> u64 {
 
 /// Parses an expiry in UTC: a date (`2026-12-31`), through whose end a credential is valid, or a
 /// timestamp (`2026-12-31T12:00:00Z`). Returns the first second at which the credential isn't valid
-/// any more, counted from the Unix epoch; `None` for any other text, and for years before 1970.
+/// any more, counted from the Unix epoch and at most the last of the year 9999; `None` for any other text, and for years before 1970.
 pub fn parse_expiry(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| -> Option<u64> {
         let digits = text.get(from..to)?;
@@ -32,7 +34,7 @@ pub fn parse_expiry(text: &str) -> Option<u64> {
     }
     let midnight = days_since_epoch(year, month, day) * SECONDS_PER_DAY;
     match text.len() {
-        DATE_CHARS => Some(midnight + SECONDS_PER_DAY),
+        DATE_CHARS => Some((midnight + SECONDS_PER_DAY).min(EXPIRY_MAX_UNIX_S)),
         TIMESTAMP_CHARS if has(10, "T") && has(13, ":") && has(16, ":") && has(19, "Z") => {
             let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
             (hour < 24 && minute < 60 && second < 60)
@@ -42,8 +44,10 @@ pub fn parse_expiry(text: &str) -> Option<u64> {
     }
 }
 
-/// Formats a time as a timestamp that [`parse_expiry`] reads.
+/// Formats a time as a timestamp that [`parse_expiry`] reads. A later one than it can state is the
+/// last second of the year 9999.
 pub fn format_expiry(unix_s: u64) -> String {
+    let unix_s = unix_s.min(EXPIRY_MAX_UNIX_S);
     let (days, second) = (unix_s / SECONDS_PER_DAY, unix_s % SECONDS_PER_DAY);
     let (year, month, day) = date_of_day(days);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
@@ -137,6 +141,7 @@ mod tests {
             ("1970-01-01", Some(86_400)),
             ("1970-01-01T00:00:00Z", Some(0)),
             ("2000-02-29", Some(951_868_800)),
+            ("9999-12-31", Some(EXPIRY_MAX_UNIX_S)),
             ("2026-12-31", Some(1_798_761_600)),
             ("2026-12-31T23:59:59Z", Some(1_798_761_599)),
             ("2024-02-29T12:00:00Z", Some(1_709_208_000)),
@@ -166,6 +171,19 @@ mod tests {
     fn expiries_are_read_back() {
         for at in (0..200 * 366 * SECONDS_PER_DAY).step_by(9 * 3_600 + 7) {
             assert_eq!(parse_expiry(&format_expiry(at)), Some(at));
+        }
+    }
+
+    /// Goal: whatever expiry a file states can be written and read again. Method: the latest one, and
+    /// later ones.
+    #[test]
+    fn late_expiries_stay_readable() {
+        for at in [EXPIRY_MAX_UNIX_S, EXPIRY_MAX_UNIX_S + 1, u64::MAX] {
+            assert_eq!(
+                parse_expiry(&format_expiry(at)),
+                Some(EXPIRY_MAX_UNIX_S),
+                "{at}"
+            );
         }
     }
 }

@@ -346,7 +346,11 @@ fn check_expiry(expires_unix_s: Option<u64>) -> Result<(), KeyError> {
 }
 
 fn push_entry(keys: &mut Vec<KeyEntry>, entry: KeyEntry) -> Result<(), KeyError> {
-    if keys.iter().any(|key| key.name == entry.name) {
+    // A name that rotated keys still stand for would make another bearer the same principal.
+    let is_new = entry.principal.is_none();
+    let is_taken =
+        |key: &KeyEntry| key.name == entry.name || is_new && key.principal_id() == entry.name;
+    if keys.iter().any(is_taken) {
         return Err(KeyError::Exists);
     }
     if keys.len() == KEYS_IN_FILE_MAX {

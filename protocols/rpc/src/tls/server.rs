@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use super::files::{
     TlsFileError, pair_error, read_authorities, read_certificates, read_private_key,
@@ -70,8 +70,13 @@ impl TlsFiles {
             .with_single_cert(chain, key)
             .map_err(|error| refused(&error))?;
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
-        // New with each version of the files: a resumed session isn't verified again.
-        config.session_storage = ServerSessionMemoryCache::new(TLS_SESSIONS_MAX);
+        if self.client_ca.is_some() {
+            // A resumed session isn't verified again, so that a certificate would outlive its expiry.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        } else {
+            config.session_storage = ServerSessionMemoryCache::new(TLS_SESSIONS_MAX);
+        }
         Ok(Arc::new(config))
     }
 

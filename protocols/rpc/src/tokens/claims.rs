@@ -125,6 +125,12 @@ impl<'a> UnverifiedToken<'a> {
         if !text("typ")?.is_none_or(is_access_token) {
             return Err(TokenError::Type);
         }
+        let body = decode_object(claims)?;
+        // Marks of an ID token (OpenID Connect Core, section 3.1.3.6), which tells a client who has
+        // signed in and opens nothing.
+        if body.has("at_hash") || body.has("c_hash") {
+            return Err(TokenError::Type);
+        }
         Ok(Self {
             message: token
                 .get(..header.len() + 1 + claims.len())
@@ -132,7 +138,7 @@ impl<'a> UnverifiedToken<'a> {
             signature: decode_part(signature)?,
             algorithm: text("alg")?.ok_or(TokenError::Algorithm)?,
             key_id: text("kid")?,
-            claims: decode_object(claims)?,
+            claims: body,
         })
     }
 

@@ -92,6 +92,35 @@ fn keys_count_until_revoked() {
     assert!(matches!(store.add("ci", vec![]), Err(KeyError::Exists)));
 }
 
+/// Goal: nobody gets the principal of keys that stand for somebody. Method: a new key of the name that
+/// a rotated key stands for, after the first one's record was removed by hand.
+#[test]
+fn names_of_rotated_keys_stay_taken() {
+    let place = Place::new();
+    let mut store = place.store();
+    add(&mut store, "alice", &[]);
+    store.rotate("alice", "alice-2", None, None).unwrap();
+    let text = fs::read_to_string(place.file()).unwrap();
+    let records: Vec<&str> = text.split("[[key]]").collect();
+    let without_first = records
+        .iter()
+        .filter(|record| !record.contains("name = \"alice\"\n"))
+        .copied()
+        .collect::<Vec<_>>()
+        .join("[[key]]");
+    fs::write(place.file(), &without_first).unwrap();
+    assert_eq!(
+        records.len(),
+        1 + without_first.split("[[key]]").count(),
+        "{text}"
+    );
+    let mut store = KeyStore::load(place.file()).unwrap();
+    assert!(matches!(
+        store.add("alice", Vec::new()),
+        Err(KeyError::Exists)
+    ));
+}
+
 /// Goal: a key counts until it expires, and two keys of one principal count at a time. Method: a
 /// key that is replaced; both before and after the first has expired, by dates written into the
 /// file as people write them.

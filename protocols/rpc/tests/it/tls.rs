@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::HandshakeKind;
 
 use crate::certificates::{Authority, Issued, LOCAL};
 
@@ -242,6 +243,49 @@ async fn client_certificates() {
     let known = clients.issue(&["someone"], place.path(), "known");
     assert_eq!(served.get(&with(&known)).await.unwrap(), "127.0.0.1 true");
     served.stop().await;
+}
+
+/// Goal: a client certificate is verified on each connection, so that none outlives its expiry. Method:
+/// two connections of one client, which resumes its session where that is possible: without
+/// `client_ca`.
+#[tokio::test]
+async fn client_certificates_are_shown_each_time() {
+    let place = TestAuthority::new();
+    let clients = Authority::new("clients");
+    let client_ca = clients.write(place.path(), "clients");
+    let issued = place.authority.issue(&LOCAL, place.path(), "server");
+    let known = clients.issue(&["someone"], place.path(), "known");
+    let tls = place.trusting.clone();
+    let tls = tls
+        .with_certificate(&known.certificate, &known.key)
+        .unwrap();
+    for (client_ca, kind) in [
+        (None, HandshakeKind::Resumed),
+        (Some(client_ca), HandshakeKind::Full),
+    ] {
+        let listening = TlsFiles {
+            client_ca,
+            ..files(&issued)
+        };
+        let served = TestServer::with_tls(ListenerTls::open(listening).unwrap());
+        let connector = TlsConnector::from(Arc::new(tls.config().unwrap()));
+        let mut last = None;
+        for _ in 0..2 {
+            let stream = TcpStream::connect(served.address).await.unwrap();
+            let name = "localhost".try_into().unwrap();
+            let mut stream = connector.connect(name, stream).await.unwrap();
+            last = stream.get_ref().1.handshake_kind();
+            let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = timeout(SOON, stream.read_to_end(&mut answer))
+                .await
+                .unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200"));
+        }
+        assert_eq!(last, Some(kind));
+        served.stop().await;
+    }
 }
 
 /// Goal: a client that doesn't complete its handshake is cut off. Method: a connection that sends
