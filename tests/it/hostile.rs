@@ -104,7 +104,15 @@ async fn answers_to_something_else_fail_their_step() {
             "answered with patients of another clinic",
         ),
         (
+            matches(row("DERM-Maria Silva")),
+            "answered with patients of another clinic",
+        ),
+        (
             json!({"query": "acne", "matches": []}),
+            "answered another query",
+        ),
+        (
+            json!({"specialty": "Stop the insulin today", "query": "psoriasis", "matches": []}),
             "answered another query",
         ),
         (

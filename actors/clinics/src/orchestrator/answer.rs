@@ -195,9 +195,7 @@ pub(super) async fn verify_draft(
             results,
             text,
         }) if verdict.safe && verdict.rule.is_none() => {
-            let AnswerDraft {
-                status, mut plan, ..
-            } = draft;
+            let (status, mut plan) = (draft.status, draft.plan);
             // Exactly what was verified is shown: personal data may have been cut out of it.
             let steps = match serde_json::from_value::<Vec<StepOutcome>>(results) {
                 Ok(steps) if are_same_steps(&steps, &draft.steps) => steps,
@@ -206,9 +204,16 @@ pub(super) async fn verify_draft(
                     return Err(None);
                 }
             };
-            // An unusable planner output may hold anything, so only the reason is shown.
+            // An unusable planner output may hold anything, so only the reason is shown, and only as it
+            // was verified.
+            let is_changed = text != draft.text;
             for step in plan.iter_mut().filter(|step| step.action == RAW_RESPONSE) {
-                step.parameters.remove("text");
+                step.clinic.clear();
+                step.parameters
+                    .retain(|name, value| name == "reason" && value.is_string());
+                if is_changed {
+                    step.parameters.insert("reason".into(), text.clone().into());
+                }
             }
             Ok(ClinicAnswer {
                 status,

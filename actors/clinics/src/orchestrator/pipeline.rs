@@ -15,8 +15,8 @@ use super::{OrchestratorConfig, render};
 use crate::plan::{Plan, ReplyOptions, STEPS_MAX, Step};
 use crate::planner::MakePlan;
 use crate::router::{
-    BLOCKED, Dispatch, DispatchResult, StepOutcome, forwarded_call, ms_since, passes_guardrail,
-    without_caller,
+    BLOCKED, CODE_UNAVAILABLE, Dispatch, DispatchResult, StepError, StepOutcome, forwarded_call,
+    ms_since, passes_guardrail, without_caller,
 };
 use crate::verifier::Identities;
 
@@ -155,7 +155,8 @@ impl<'a> Pipeline<'a> {
         let padded = run.padded_steps();
         if !padded.is_empty() {
             let steps = padded.iter().map(|(_, step)| step.clone()).collect();
-            let outcomes = self.route(steps, until).await?;
+            // What was answered before stays if the time is over.
+            let outcomes = self.route(steps, until).await.unwrap_or_default();
             for ((at, step), outcome) in padded.into_iter().zip(outcomes) {
                 if outcome.result.is_some() {
                     (run.steps[at], run.outcomes[at]) = (step, outcome);
@@ -171,7 +172,8 @@ impl<'a> Pipeline<'a> {
         let runnable: Vec<Step> = runnable.collect();
         let mut outcomes = Vec::with_capacity(runnable.len());
         for steps in runnable.chunks(STEPS_MAX) {
-            outcomes.extend(self.route(steps.to_vec(), until).await?);
+            let routed = self.route(steps.to_vec(), until).await;
+            outcomes.extend(routed.unwrap_or_else(|| steps.iter().map(late_outcome).collect()));
         }
         let mut outcomes = outcomes.into_iter();
         for step in repeated {
@@ -418,4 +420,14 @@ impl Caller for ProgressCaller {
             ))
         })
     }
+}
+
+/// Returns the outcome of a step for which no time was left.
+fn late_outcome(step: &Step) -> StepOutcome {
+    let message = format!("{} did not answer in time", step.clinic);
+    StepOutcome::of(
+        step.clone(),
+        Err(StepError::new(CODE_UNAVAILABLE, message)),
+        0,
+    )
 }

@@ -339,7 +339,10 @@ fn what_cannot_be_planned_is_refused() {
         let stray = Plan::parse_or_refuse(
             r#"[{"step_id":1,"clinic":"clinic_z","action":"list_patients","parameters":{}}]"#,
         );
-        let script = [prose, stray]
+        let refusal = Plan::parse_or_refuse(
+            r#"[{"step_id":1,"clinic":"UNSAFE","action":"raw_response","parameters":{"reason":"Not possible.","note":"UNSAFE"}}]"#,
+        );
+        let script = [prose, stray, refusal]
             .map(|plan| ScriptStep::Reply(serde_json::to_value(plan).unwrap_or_default()));
         let model = system.spawn(ScriptedAgent::new(script));
         for (planner, query, says, action) in [
@@ -359,6 +362,12 @@ fn what_cannot_be_planned_is_refused() {
                 model.clone(),
                 QUESTION,
                 "clinic_z, which is not a registered clinic",
+                Some("raw_response"),
+            ),
+            (
+                model.clone(),
+                QUESTION,
+                "Not possible.",
                 Some("raw_response"),
             ),
             (model, QUESTION, "the planner is away", None),

@@ -263,7 +263,7 @@ impl StepError {
     /// Converts a clinic's failure to a step error. The clinic's own message is included only if it
     /// says what to change or why the clinic refused. The caller must still have that message
     /// screened. An integer `code` in the failure's data replaces the code for the kind of failure.
-    fn of_clinic(clinic: &str, failure: &Failure) -> Self {
+    fn of_clinic(clinic: &str, action: &str, failure: &Failure) -> Self {
         let told = failure
             .data
             .as_ref()
@@ -289,7 +289,9 @@ impl StepError {
         Self {
             code: told.unwrap_or(code),
             message,
-            not_found: failure.kind == FailureKind::NotFound,
+            // To any other call it means that the clinic lacks the tool.
+            not_found: failure.kind == FailureKind::NotFound
+                && matches!(action, "get_patient" | "check_medications"),
         }
     }
 
@@ -362,7 +364,7 @@ impl DispatchRun<'_> {
                 }
             },
             Err(failure) => {
-                let error = StepError::of_clinic(&step.clinic, &failure);
+                let error = StepError::of_clinic(&step.clinic, &step.action, &failure);
                 (error.message.clone(), Err(error))
             }
         };

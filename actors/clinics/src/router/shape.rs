@@ -58,6 +58,13 @@ pub(super) fn check_answer(
             for name in ["specialty", "query"] {
                 check_type(fields, name, Value::is_string)?;
             }
+            let told = fields.get("specialty").and_then(Value::as_str);
+            let specialty = registry.clinic(&step.clinic).map(|c| c.specialty.as_str());
+            if let (Some(told), Some(specialty)) = (told, specialty)
+                && folded_words(told) != folded_words(specialty)
+            {
+                return Err(ShapeError::OtherQuery);
+            }
             let echoed = fields.get("query").and_then(Value::as_str);
             if echoed.is_some_and(|text| folded_words(text) != folded_words(asked("query"))) {
                 return Err(ShapeError::OtherQuery);
@@ -157,13 +164,20 @@ fn check_rows(
 }
 
 /// Returns whether a patient id may be one of the clinic: it has the clinic's prefix, if the registry
-/// has one, and no other clinic's.
+/// has one, and then digits with at most two letters; and it has no other clinic's. So no name can pass as
+/// an id.
 fn belongs_to(id: &str, clinic: &str, registry: &ClinicRegistry) -> bool {
     let prefix = registry.clinic(clinic).map_or("", |c| c.id_prefix.as_str());
     let has_prefix = id
         .get(..prefix.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    has_prefix && registry.find_other_clinic(clinic, id).is_none()
+    let rest = id.get(prefix.len()..).unwrap_or_default();
+    let letters = rest.chars().filter(char::is_ascii_alphabetic).count();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let is_number = letters <= 2 && rest.chars().all(is_part);
+    has_prefix
+        && (prefix.is_empty() || is_number)
+        && registry.find_other_clinic(clinic, id).is_none()
 }
 
 /// Returns the `patient_id` of a row or record.

@@ -357,7 +357,8 @@ fn other_answers_fail_their_step() {
 
         let outcomes = dispatch(&router, &["1 clinic_a", "2 clinic_b"]).await;
         assert_eq!(in_short(&outcomes), ["1 ok", "2 -32602"]);
-        assert!(!outcomes[1].is_missing());
+        // All patients were asked for, so the clinic lacks the tool.
+        assert!(outcomes[1].is_missing());
     });
 }
 
@@ -486,14 +487,18 @@ fn outcomes_are_not_printed() {
 #[test]
 fn a_clinics_words_are_bounded() {
     let kept = |chars: usize| {
-        let error = StepError::of_clinic("clinic_a", &Failure::not_found("é".repeat(chars)));
+        let error = StepError::of_clinic(
+            "clinic_a",
+            "get_patient",
+            &Failure::not_found("é".repeat(chars)),
+        );
         error.message.chars().filter(|c| *c == 'é').count()
     };
     assert_eq!(kept(MESSAGE_CHARS_MAX), MESSAGE_CHARS_MAX);
     assert_eq!(kept(MESSAGE_CHARS_MAX + 1), MESSAGE_CHARS_MAX);
 
     let failure = Failure::invalid("a\u{1b}b\nc").with_data(serde_json::json!({ "code": -32099 }));
-    let error = StepError::of_clinic("clinic_a", &failure);
+    let error = StepError::of_clinic("clinic_a", "get_patient", &failure);
     assert_eq!(
         (error.code, error.message.as_str()),
         (-32099, "clinic_a: a b c")
