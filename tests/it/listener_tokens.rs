@@ -369,6 +369,10 @@ async fn declarations_that_cannot_be() {
         (edited("\"a\"", "\"a.b\""), "letters, digits, - and _"),
         (edited("\"a\"", "\"\""), "letters, digits, - and _"),
         (one("scopes_required = [\"a b\"]\n"), "a space"),
+        (
+            one("jwks = \"http://login.example/keys\"\n"),
+            "`jwks` must be an https URL",
+        ),
         (one("jwks = \"nothing.json\"\n"), "there is no key file"),
         (one("ca = \"nothing.pem\"\n"), "nothing.pem"),
         (one("secret = \"x\"\n"), "secret"),
