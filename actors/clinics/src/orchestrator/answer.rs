@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::plan::{RAW_RESPONSE, Step};
 use crate::router::{StepOutcome, without_caller};
-use crate::verifier::{Identities, Verdict, Verified, Verify};
+use crate::verifier::{Finding, Identities, Verdict, Verified, Verify};
 
 /// Maximum characters of a verifier's note in a blocked answer; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
@@ -108,6 +108,15 @@ impl ClinicAnswer {
             verdict: None,
             times_ms,
         }
+    }
+
+    /// Adds the findings about steps that were withheld to the verdict.
+    pub(super) fn with_findings(mut self, findings: &[Finding]) -> Self {
+        self.verdict = self.verdict.map(|verdict| {
+            let redactions = verdict.redactions;
+            verdict.with_redactions(findings.to_vec(), redactions)
+        });
+        self
     }
 
     pub(super) fn with_times(self, times_ms: TimesMs) -> Self {

@@ -7,7 +7,7 @@ use callboard_message::text::fold;
 use serde_json::{Value, json};
 
 use crate::plan::{Counting, PATIENTS_EACH_MAX, ReplyOptions, Step};
-use crate::router::{CODE_INVALID_PARAMS, CODE_UNAVAILABLE, StepError, StepOutcome};
+use crate::router::{CODE_BLOCKED, CODE_INVALID_PARAMS, CODE_UNAVAILABLE, StepError, StepOutcome};
 
 /// Digits of a patient's id that are tried if the clinic has none with fewer.
 const ID_DIGITS: usize = 3;
@@ -57,6 +57,29 @@ impl StepsRun {
         self.outcomes
             .iter()
             .find(|outcome| outcome.step_id == step_id)
+    }
+
+    /// Returns the number of steps with an answer.
+    pub fn answered(&self) -> usize {
+        let answers = self.outcomes.iter().filter(|o| o.result.is_some());
+        answers.count()
+    }
+
+    /// Returns the index of the step whose answer is longest as JSON; `None` without an answer.
+    pub fn largest_answer(&self) -> Option<usize> {
+        let answers = self.outcomes.iter().enumerate();
+        let sized = answers.filter_map(|(at, o)| Some((o.result.as_ref()?.to_string().len(), at)));
+        sized.max().map(|(_, at)| at)
+    }
+
+    /// Replaces the answer of a step by the reason why it isn't shown.
+    pub fn withhold(&mut self, at: usize, reason: &str) {
+        let outcome = &mut self.outcomes[at];
+        outcome.result = None;
+        outcome.error = Some(StepError::new(
+            CODE_BLOCKED,
+            format!("its answer is withheld: {reason}"),
+        ));
     }
 
     /// Returns whether a step only finds patients that another leaves out.

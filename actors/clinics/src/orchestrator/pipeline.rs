@@ -18,7 +18,7 @@ use crate::router::{
     BLOCKED, CODE_UNAVAILABLE, Dispatch, DispatchResult, StepError, StepOutcome, forwarded_call,
     ms_since, passes_guardrail, without_caller,
 };
-use crate::verifier::Identities;
+use crate::verifier::{Identities, Verdict};
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
 const NO_ROUTER: &str =
@@ -110,7 +110,10 @@ impl<'a> Pipeline<'a> {
         };
         let (steps, reply) = match self.check(plan, query) {
             Ok(checked) => checked,
-            Err(refusal) => return self.verify(refusal).await,
+            Err(refusal) => {
+                let verified = self.verify(refusal).await;
+                return self.ended(verified);
+            }
         };
 
         self.asked
@@ -119,10 +122,7 @@ impl<'a> Pipeline<'a> {
         let run = self.run_steps(steps).await;
         self.times.routing = ms_since(began);
         match run {
-            Some(run) => {
-                let draft = self.draft(run, reply);
-                self.verify(draft).await
-            }
+            Some(run) => self.verify_run(run, &reply).await,
             None => ClinicAnswer::without_data(AnswerStatus::Failed, NO_ROUTER),
         }
     }
@@ -190,7 +190,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Makes the text and status of an answer.
-    fn draft(&self, run: StepsRun, reply: ReplyOptions) -> AnswerDraft {
+    fn draft(&self, run: &StepsRun, reply: &ReplyOptions) -> AnswerDraft {
         if let Some(sentence) = reply.if_none.as_ref().filter(|_| run.is_nobody()) {
             return AnswerDraft {
                 status: AnswerStatus::Failed,
@@ -209,11 +209,11 @@ impl<'a> Pipeline<'a> {
             missing if missing == run.outcomes.len() => AnswerStatus::Failed,
             _ => AnswerStatus::Partial,
         };
-        let text = render::render_answer(&run, &reply, &self.config.registry, status);
+        let text = render::render_answer(run, reply, &self.config.registry, status);
         AnswerDraft {
             status,
-            plan: run.steps,
-            steps: run.outcomes,
+            plan: run.steps.clone(),
+            steps: run.outcomes.clone(),
             text,
         }
     }
@@ -305,7 +305,57 @@ impl<'a> Pipeline<'a> {
         None
     }
 
-    async fn verify(&mut self, draft: AnswerDraft) -> ClinicAnswer {
+    /// Verifies the answer of all steps. If it isn't safe, the steps that aren't safe on their own are
+    /// withheld, so that one clinic costs no other's answer. If that doesn't help, nothing is shown.
+    async fn verify_run(&mut self, mut run: StepsRun, reply: &ReplyOptions) -> ClinicAnswer {
+        let mut verified = self.verify(self.draft(&run, reply)).await;
+        let mut withheld = Vec::new();
+        let mut is_each_checked = false;
+        while let Err(Some(verdict)) = &verified {
+            let unsafe_steps = match verdict.rule {
+                // Too long or too deep to be checked.
+                None => run.largest_answer().map(|at| (at, verdict.clone())).into_iter().collect(),
+                Some(_) if is_each_checked => Vec::new(),
+                Some(_) => {
+                    is_each_checked = true;
+                    self.unsafe_steps(&run).await
+                }
+            };
+            if unsafe_steps.is_empty() || unsafe_steps.len() == run.answered() {
+                break;
+            }
+            for (at, verdict) in unsafe_steps {
+                run.withhold(at, &verdict.note);
+                withheld.extend(verdict.findings);
+            }
+            match self.verify(self.draft(&run, reply)).await {
+                Err(Some(next)) if next.rule.is_some() && is_each_checked => break,
+                next => verified = next.map(|answer| answer.with_findings(&withheld)),
+            }
+        }
+        self.ended(verified)
+    }
+
+    /// Returns the answered steps that aren't safe on their own, with the verdict about each.
+    async fn unsafe_steps(&mut self, run: &StepsRun) -> Vec<(usize, Verdict)> {
+        let mut found = Vec::new();
+        for at in 0..run.outcomes.len() {
+            let alone = StepsRun {
+                steps: vec![run.steps[at].clone()],
+                outcomes: vec![run.outcomes[at].clone()],
+            };
+            if run.outcomes[at].result.is_none() {
+                continue;
+            }
+            let draft = self.draft(&alone, &ReplyOptions::default());
+            if let Err(Some(verdict)) = self.verify(draft).await {
+                found.push((at, verdict));
+            }
+        }
+        found
+    }
+
+    async fn verify(&mut self, draft: AnswerDraft) -> Result<ClinicAnswer, Option<Verdict>> {
         let began = Instant::now();
         let identities = self.visible_identities();
         let verified = verify_draft(
@@ -316,7 +366,12 @@ impl<'a> Pipeline<'a> {
             identities,
         )
         .await;
-        self.times.verifying = ms_since(began);
+        self.times.verifying += ms_since(began);
+        verified
+    }
+
+    /// Reports the end of the verification as progress, and returns the answer that is shown.
+    fn ended(&self, verified: Result<ClinicAnswer, Option<Verdict>>) -> ClinicAnswer {
         match verified {
             Ok(answer) => {
                 self.progress.report("verdict: safe".into());

@@ -207,6 +207,55 @@ fn an_unsafe_answer_is_only_its_note() {
     });
 }
 
+/// Goal: one clinic's unsafe or oversized answer costs no other clinic's; that of all is withheld whole.
+/// Method: an unsafe answer of one clinic, and of both; one beyond the verifier's limit.
+/// Rows: C-27.
+#[test]
+fn an_unsafe_step_costs_no_other() {
+    let unsafe_row = json!({ "patient_id": "CARD-001", "condition": "UNSAFE" });
+    let large_list: Vec<Value> = (100..200)
+        .map(|n| json!({ "patient_id": format!("CARD-{n}"), "condition": "Hypertension" }))
+        .collect();
+    let large_list = json!({ "patients": large_list });
+    let matches = json!({ "specialty": "dermatology", "query": "psoriasis",
+        "matches": [{ "patient_id": "DERM-001", "condition": "UNSAFE" }] });
+    let unsafe_list = json!({ "patients": [unsafe_row] });
+    let of = |lists: Value, matches: Option<Value>| {
+        let answered = Arc::new(Mutex::new(None));
+        let into = answered.clone();
+        until_ended(async move |system: &System| {
+            let mut cast = Cast::new(system);
+            cast.verifier = Probe::<Verify>::spawn(system, |asked| {
+                let mut verified = verified(!asked.text.contains("UNSAFE"), asked);
+                if asked.text.len() > 1_000 {
+                    verified.verdict = Verdict { rule: None, ..verdict(false) };
+                }
+                verified
+            })
+            .0;
+            remove(system, "clinic_a").await;
+            register(system, "clinic_a", [ScriptStep::Reply(lists.clone())]);
+            if let Some(matches) = &matches {
+                remove(system, "clinic_b").await;
+                register(system, "clinic_b", [ScriptStep::Reply(matches.clone())]);
+            }
+            *into.lock().unwrap() = Some(ask(&cast.spawn(system), QUESTION).await);
+        });
+        answered.lock().unwrap().take().unwrap()
+    };
+    let one = of(unsafe_list.clone(), None);
+    assert_eq!(one.status(), AnswerStatus::Partial);
+    assert!(one.text().contains("DERM-001") && !one.text().contains("CARD-001"));
+    assert!(one.text().contains("its answer is withheld: Response contains"));
+    assert!(one.steps()[0].result.is_none() && one.verdict().unwrap().safe);
+    let both = of(unsafe_list, Some(matches));
+    assert_eq!(both.status(), AnswerStatus::Blocked);
+    assert!(both.steps().is_empty());
+    let large = of(large_list, None);
+    assert_eq!(large.status(), AnswerStatus::Partial, "{}", large.text());
+    assert!(large.text().contains("DERM-001") && !large.text().contains("CARD-1"));
+}
+
 /// Goal: the verifier receives every value, the final text, and whether identities may be seen.
 /// Method: record its requests, with and without purpose.
 /// Rows: C-45, X-43.

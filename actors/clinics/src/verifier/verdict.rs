@@ -20,8 +20,8 @@ pub struct Verdict {
     /// to be checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
-    /// Defects of all rules, in the order R1, R2, R3: at most [`FINDINGS_MAX`]. Personal data that
-    /// was cut out is a finding of a safe answer.
+    /// Defects of all rules, in the order R1, R2, R3: at most [`FINDINGS_MAX`]. Those of a safe answer are
+    /// personal data that was cut out of it, and defects of single clinics' answers that it leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// Number of places where personal data was cut out of results and text.
@@ -98,7 +98,7 @@ impl Verdict {
 
 impl Verdict {
     /// Adds what was cut out: findings that don't make the answer unsafe, and the number of places.
-    pub(super) fn with_redactions(mut self, found: Vec<Finding>, redactions: u32) -> Self {
+    pub(crate) fn with_redactions(mut self, found: Vec<Finding>, redactions: u32) -> Self {
         self.findings.extend(found);
         self.findings.sort_by_key(|finding| finding.rule);
         self.findings.truncate(FINDINGS_MAX);
