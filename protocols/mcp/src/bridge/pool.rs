@@ -15,6 +15,7 @@ use super::call_slots::PRINCIPAL_WAITERS_MAX;
 use super::listed_tools::ListedTools;
 use crate::outbound::{
     ConnectionParams, EXTENSION_CAPABILITIES, McpClientOptions, SessionLink, Upstream,
+    UpstreamSession,
 };
 
 /// Minimum time for which a connection must have been unused before its principal, if it has its
@@ -488,6 +489,14 @@ impl ConnectionPool {
         if !old.is_empty() {
             state.wake(None);
         }
+    }
+
+    /// Returns the server's session on any open connection.
+    pub fn open_session(&self) -> Option<Arc<UpstreamSession>> {
+        let state = self.state.lock();
+        let owned = state.owned().map(|(_, connection)| connection);
+        let mut all = state.shared.iter().chain(owned);
+        all.find_map(|connection| connection.upstream.current())
     }
 
     /// Returns all connections, the one of all callers first.

@@ -174,9 +174,14 @@ impl UpstreamProxy {
         }
     }
 
-    /// Connects if needed and returns the server's description. If that fails or takes longer than
-    /// [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if there is none.
+    /// Returns the server's description: that of an open connection if there is one, so that a client
+    /// which only begins a session starts no process of the server. Otherwise connects. If that fails
+    /// or takes longer than [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if
+    /// there is none.
     async fn describe(&self, cx: &Context) -> Result<Box<RawValue>, Failure> {
+        if let Some(session) = self.pool.open_session() {
+            return Ok(session.about.to_raw());
+        }
         let asked = async {
             let permit = self.acquire_permit(cx).await?;
             let session = async { self.lease_connection(cx).await?.upstream().connect().await };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
@@ -20,12 +21,18 @@ use crate::inbound::legacy::LegacySession;
 use crate::inbound::options::{SessionOptions, StreamLimits};
 use crate::inbound::tasks::TaskService;
 
+/// Minimum time between two searches for idle sessions at the limit, so that a flood of refused ones
+/// costs nothing. Fixed.
+const IDLE_SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Legacy sessions of one HTTP server, by session id.
 pub(crate) struct SessionTable {
     pub options: SessionOptions,
     limits: StreamLimits,
     shares: Arc<PrincipalShares>,
     table: Mutex<HashMap<String, PlacedSession>>,
+    /// Time of the last search for idle sessions.
+    searched_at: Mutex<Option<Instant>>,
 }
 
 /// A session of the table, with its place.
@@ -60,6 +67,7 @@ impl SessionTable {
             options,
             limits,
             table: Mutex::default(),
+            searched_at: Mutex::default(),
         }
     }
 
@@ -88,12 +96,15 @@ impl SessionTable {
     }
 
     /// Returns the place for another session of `principal`. At the limit, idle sessions past their
-    /// timeout are closed first.
+    /// timeout are closed first, unless they were within [`IDLE_SEARCH_INTERVAL`].
     ///
     /// # Errors
     /// The server or the principal has too many sessions.
     pub fn acquire_place(&self, principal: &Principal) -> Result<SharePermit, ShareError> {
-        self.shares.try_acquire(principal).or_else(|_| {
+        self.shares.try_acquire(principal).or_else(|refusal| {
+            if !self.is_search_due() {
+                return Err(refusal);
+            }
             self.close_idle();
             self.shares.try_acquire(principal)
         })
@@ -148,6 +159,17 @@ impl SessionTable {
         if let Some(ended) = ended {
             ended.session.close();
         }
+    }
+
+    /// Returns whether idle sessions weren't searched within [`IDLE_SEARCH_INTERVAL`], and counts from
+    /// now on.
+    fn is_search_due(&self) -> bool {
+        let mut searched_at = self.searched_at.lock();
+        let is_due = searched_at.is_none_or(|at| at.elapsed() >= IDLE_SEARCH_INTERVAL);
+        if is_due {
+            *searched_at = Some(Instant::now());
+        }
+        is_due
     }
 
     fn close_idle(&self) {
@@ -212,7 +234,7 @@ impl HttpSession {
         ActiveSession(self.clone())
     }
 
-    fn is_idle_for(&self, idle_max: std::time::Duration) -> bool {
+    fn is_idle_for(&self, idle_max: Duration) -> bool {
         let idle_since = *self.idle_since.lock();
         self.active.load(Ordering::Relaxed) == 0 && idle_since.elapsed() > idle_max
     }
