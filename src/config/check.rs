@@ -341,7 +341,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
     /// Reports data about people that anybody beyond this machine could reach: agents of a higher
     /// data class than `internal` behind a listener that serves remote guests.
     fn check_guests(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
-        if !listener.serves_remote_guests() {
+        if !listener.may_serve_remote_guests() {
             return;
         }
         let sections = self.sections;
@@ -367,8 +367,8 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                 agent.class()
             );
             let help = "write `keys` in place of `anonymous = \"guest\"`, or name other agents";
-            self.problems
-                .error_with(tree.span_of("anonymous"), message, Some(help.to_owned()));
+            let at = tree.span_of("anonymous").or_else(|| tree.span_of("bind"));
+            self.problems.error_with(at, message, Some(help.to_owned()));
         }
     }
 

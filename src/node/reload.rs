@@ -87,7 +87,10 @@ impl Node {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
                 }
-                Err(error) => tracing::error!(%error, "failed to open a listener"),
+                Err((kept, error)) => {
+                    tracing::error!(%error, "failed to open a listener");
+                    self.listeners.extend(kept);
+                }
             }
         }
         for gone in before.into_iter().flatten() {
@@ -132,6 +135,10 @@ impl Node {
         Ok(plans)
     }
 
+    /// Opens or changes the listener of `plan`. Returns it, and whether it is a new one.
+    ///
+    /// # Errors
+    /// With what went wrong, the listener that was there before, which goes on as it was.
     async fn apply_listener_plan(
         &self,
         plan: ListenerPlan,
@@ -139,27 +146,37 @@ impl Node {
         topology: &Topology,
         at: usize,
         left: &mut RetiredServers,
-    ) -> Result<(OpenListener, bool), NodeError> {
+    ) -> Result<(OpenListener, bool), (Option<OpenListener>, NodeError)> {
+        let new = |opened: Result<OpenListener, NodeError>| match opened {
+            Ok(open) => Ok((open, true)),
+            Err(error) => Err((None, error)),
+        };
         let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
         let (open, sockets) = match plan {
             ListenerPlan::Open(sockets) => {
-                return Ok((self.open_on_sockets(sockets, topology, at)?, true));
+                return new(self.open_on_sockets(sockets, topology, at));
             }
             ListenerPlan::Keep(place) => (take(place), None),
             ListenerPlan::TakeOver(place, sockets) => (take(place), Some(sockets)),
         };
         let Some(mut open) = open else {
-            return Ok((self.open_listener(topology, at)?, true));
+            return new(self.open_listener(topology, at));
         };
         if sockets.is_none() && !self.needs_restart(&open, topology, at) {
-            self.update_listener(&mut open, topology, at, left)?;
-            return Ok((open, false));
+            return match self.update_listener(&mut open, topology, at, left) {
+                Ok(()) => Ok((open, false)),
+                Err(error) => Err((Some(open), error)),
+            };
         }
-        let sockets = match sockets {
-            Some(sockets) => sockets,
-            None => self.reuse_sockets(&open, listener_at(topology, at)?)?,
+        let reopened = match sockets {
+            Some(sockets) => Ok(sockets),
+            None => listener_at(topology, at).and_then(|to| self.reuse_sockets(&open, to)),
         };
-        let other = self.open_on_sockets(sockets, topology, at)?;
+        let reopened = reopened.and_then(|sockets| self.open_on_sockets(sockets, topology, at));
+        let other = match reopened {
+            Ok(other) => other,
+            Err(error) => return Err((Some(open), error)),
+        };
         left.bundles.extend(open.bundle());
         // A session that the old server accepted after this would be lost at its next request.
         open.stop_accepting().await;

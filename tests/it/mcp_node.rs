@@ -345,6 +345,14 @@ async fn listeners_that_cannot_be() {
             "whose data class is \"clinical\"",
         ),
         (
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"clinics.example\"]",
+            "whose data class is \"clinical\"",
+        ),
+        (
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\npublic_url = \"https://clinics.example\"",
+            "whose data class is \"clinical\"",
+        ),
+        (
             "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nagents = [\"clinic_c\"]",
             "clinic_c",
         ),
