@@ -6,9 +6,11 @@ pub mod address_limit;
 pub mod agent_id_header;
 pub mod buffers;
 pub mod client_address;
+mod connection;
 pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
+mod paced_stream;
 mod rejections;
 pub mod tls;
 mod token_metadata;
@@ -29,7 +31,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
-use actix_web::{App, HttpMessage, HttpRequest, HttpServer};
+use actix_web::{App, HttpMessage, HttpRequest};
 use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
@@ -37,6 +39,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep}
 use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential, TokenResource};
 use address_limit::{AddressConnections, reject_over_limit};
 use client_address::{TrustedProxies, client_address};
+use connection::BoundListener;
 use rejections::delay_rejections;
 use tls::ListenerTls;
 
@@ -203,15 +206,16 @@ impl ConnectionSetup {
 
 /// Returns the address that the listener of a request is bound to.
 fn bound_address(request: &HttpRequest) -> SocketAddr {
-    match request.conn_data::<tls::BoundAddress>() {
-        Some(bound) => bound.0,
+    match request.conn_data::<BoundListener>() {
+        Some(bound) => bound.address,
         None => request.app_config().local_addr(),
     }
 }
 
 /// Returns whether the listener of a request has TLS.
 fn is_tls(request: &HttpRequest) -> bool {
-    request.conn_data::<tls::BoundAddress>().is_some()
+    let bound = request.conn_data::<BoundListener>();
+    bound.is_some_and(|bound| bound.is_tls)
 }
 
 /// Creates an HTTP server for a bound listener, with all timeouts of `listen`, and with its TLS if
@@ -254,27 +258,7 @@ pub fn serve(
             })
             .configure(configure.clone())
     };
-    if let Some(tls) = &listen.tls {
-        let server = tls::serve(listener, tls, setup, limits, app)?;
-        return Ok(BoundServer { address, server });
-    }
-    let server = HttpServer::new(app)
-        .workers(limits.workers)
-        .max_connections(limits.connections_max)
-        .client_request_timeout(limits.headers_timeout)
-        .keep_alive(limits.keep_alive)
-        .on_connect(move |connection, data| {
-            if let Some(stream) = connection.downcast_ref() {
-                setup.admit(stream, data);
-            }
-        })
-        .tcp_nodelay(true)
-        // A client that closes its side has left: its call is dropped, which cancels it.
-        .h1_allow_half_closed(false)
-        .shutdown_timeout(limits.drain_seconds)
-        .disable_signals()
-        .listen(listener)?
-        .run();
+    let server = connection::serve(listener, listen.tls.as_ref(), setup, limits, app)?;
     Ok(BoundServer { address, server })
 }
 
