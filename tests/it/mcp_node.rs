@@ -365,7 +365,7 @@ async fn listeners_that_cannot_be() {
             "`anonymous`",
         ),
         (
-            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"http://x/\"]",
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"http://x/\"]\nanonymous = false",
             "not a host",
         ),
         (

@@ -137,6 +137,19 @@ async fn clients_see_their_own_session() {
     stage.site.end().await;
 }
 
+/// Goal: a client that only begins a session starts no process of a server that runs. Method: one client
+/// lists tools; another one asks for the description, and lists tools after that.
+#[tokio::test]
+async fn a_begun_session_starts_no_process() {
+    let stage = Stage::new("begun", of(Era::Legacy));
+    let ((one, _changes), (other, _others)) = (stage.client(), stage.client());
+    assert_eq!((tools(&one).await, stage.started()), (1, 1));
+    let about = send(&other, "describe", json!({})).await;
+    assert_eq!((&about["instructions"], stage.started()), (&json!("i"), 1));
+    assert_eq!((tools(&other).await, stage.started()), (1, 2));
+    stage.site.end().await;
+}
+
 /// Goal: the last unsubscription of a resource reaches the server. Method: subscribe, unsubscribe,
 /// and ask the server for the resource that it watches.
 #[tokio::test]

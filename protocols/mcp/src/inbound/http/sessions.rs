@@ -254,3 +254,19 @@ impl Drop for ActiveSession {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: idle sessions are searched again after the interval, and not before. Method: just below it and at it.
+    #[tokio::test(start_paused = true)]
+    async fn searches_keep_their_interval() {
+        let table = SessionTable::new(SessionOptions::default(), StreamLimits::default(), 100);
+        assert!(table.is_search_due());
+        tokio::time::advance(IDLE_SEARCH_INTERVAL - Duration::from_millis(1)).await;
+        assert!(!table.is_search_due());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(table.is_search_due() && !table.is_search_due());
+    }
+}
