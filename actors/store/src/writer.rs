@@ -30,6 +30,11 @@ pub const BATCH_WRITES_MAX: usize = 256;
 /// Maximum bytes in one transaction; further writes go into the next one. A single larger write
 /// gets a transaction of its own.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Size from which a write is large, in bytes. Fixed.
+pub const LARGE_WRITE_BYTES_MIN: usize = 16 * 1024;
+/// Maximum bytes of large writes in one transaction, unless it has only one of them. Further large
+/// writes are overtaken by smaller ones, so that those don't wait for many large ones. Fixed.
+pub const BATCH_LARGE_BYTES_MAX: usize = 256 * 1024;
 
 /// Handle for submitting writes to the writer task. When the last handle is dropped, the task
 /// commits the queued writes and ends.
@@ -196,23 +201,26 @@ impl BatchWriter {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
-            // Callers that were just answered may have their next write ready.
-            tokio::task::yield_now().await;
-            let more = std::iter::from_fn(|| queue.try_recv().ok())
-                .take(BATCH_WRITES_MAX.saturating_sub(came.len()));
-            came.extend(more);
-            for queued in came.drain(..) {
-                match queued {
-                    Some(queued) => waiting.push_back(queued),
-                    // Writes that already have a slot are still received.
-                    None => queue.close(),
+            loop {
+                // Callers that were just answered may have their next write ready.
+                tokio::task::yield_now().await;
+                let more = std::iter::from_fn(|| queue.try_recv().ok())
+                    .take(BATCH_WRITES_MAX.saturating_sub(came.len()));
+                came.extend(more);
+                for queued in came.drain(..) {
+                    match queued {
+                        Some(queued) => waiting.push_back(queued),
+                        // Writes that already have a slot are still received.
+                        None => queue.close(),
+                    }
                 }
-            }
-            while !waiting.is_empty() {
+                if waiting.is_empty() {
+                    break;
+                }
                 let batch = next_batch(&mut waiting);
                 self.commit_batch(batch).await;
+                self.maintain().await;
             }
-            self.maintain().await;
         }
         self.close().await;
     }
@@ -511,12 +519,21 @@ async fn write_batch(
     Ok(true)
 }
 
-/// Takes as many writes as fit into one transaction, at least one. A write that frees space is a
-/// batch of its own.
+/// Takes as many writes as fit into one transaction, at least one. Those that follow large ones
+/// beyond [`BATCH_LARGE_BYTES_MAX`] overtake them. A write that frees space is a batch of its own, and
+/// isn't overtaken.
 fn next_batch(waiting: &mut VecDeque<QueuedWrite>) -> Vec<QueuedWrite> {
     let mut batch: Vec<QueuedWrite> = Vec::new();
-    let mut bytes = 0;
+    let mut overtaken = Vec::new();
+    let (mut bytes, mut large_bytes) = (0, 0);
     while let Some(next) = waiting.front() {
+        if next.bytes >= LARGE_WRITE_BYTES_MIN && !next.makes_room {
+            if large_bytes > 0 && large_bytes + next.bytes > BATCH_LARGE_BYTES_MAX {
+                overtaken.extend(waiting.pop_front());
+                continue;
+            }
+            large_bytes += next.bytes;
+        }
         bytes += next.bytes;
         let alone = next.makes_room;
         let is_full = batch.len() >= BATCH_WRITES_MAX || bytes > BATCH_BYTES_MAX || alone;
@@ -528,6 +545,10 @@ fn next_batch(waiting: &mut VecDeque<QueuedWrite>) -> Vec<QueuedWrite> {
             break;
         }
     }
+    overtaken
+        .into_iter()
+        .rev()
+        .for_each(|write| waiting.push_front(write));
     batch
 }
 

@@ -174,3 +174,60 @@ async fn appends_are_merged_and_keys_kept_once() {
     assert!(store.metrics().batches < 80, "{:?}", store.metrics());
     store.close().await;
 }
+
+/// Write of a size.
+struct OfSize(usize);
+
+impl WriteOp for OfSize {
+    type Output = ();
+    const NAME: &'static str = "of_size";
+
+    fn bytes(&self) -> usize {
+        self.0
+    }
+
+    async fn run(&mut self, _tx: &mut Tx) -> sqlx::Result<()> {
+        Ok(())
+    }
+}
+
+/// Goal: small writes overtake large ones beyond the limit, in order, and a single larger one isn't held
+/// back. Method: sizes that wait, and those of each batch.
+#[test]
+fn small_writes_overtake_large_ones() {
+    const LARGE: usize = LARGE_WRITE_BYTES_MIN;
+    const HALF: usize = BATCH_LARGE_BYTES_MAX / 2;
+    const WHOLE: usize = BATCH_LARGE_BYTES_MAX;
+    for (waiting, batches) in [
+        (vec![HALF, HALF, 1, 2], vec![vec![HALF, HALF, 1, 2]]),
+        (
+            vec![HALF, HALF + 1, 1, 2],
+            vec![vec![HALF, 1, 2], vec![HALF + 1]],
+        ),
+        (
+            vec![WHOLE + 1, LARGE, LARGE - 1, 1],
+            vec![vec![WHOLE + 1, LARGE - 1, 1], vec![LARGE]],
+        ),
+        (
+            vec![1, WHOLE, LARGE, HALF, 2],
+            vec![vec![1, WHOLE, 2], vec![LARGE, HALF]],
+        ),
+    ] {
+        let places = Arc::new(Semaphore::new(1_000));
+        let queued = waiting.iter().map(|bytes| {
+            let permits = || places.clone().try_acquire_owned().unwrap();
+            QueuedWrite::new(
+                OfSize(*bytes),
+                oneshot::channel().0,
+                [permits(), permits()],
+            )
+        });
+        let mut queue: VecDeque<QueuedWrite> = queued.collect();
+        let mut taken = Vec::new();
+        while !queue.is_empty() {
+            let batch = next_batch(&mut queue);
+            taken.push(batch.iter().map(|write| write.bytes).collect::<Vec<_>>());
+        }
+        assert_eq!(taken, batches, "{waiting:?}");
+    }
+}
