@@ -49,4 +49,7 @@ pub use retention::CleanupReport;
 pub use sql_store::SqlStore;
 pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
 pub use tx::CLEANUP_ROWS_MAX;
-pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, StoreMetrics, WRITE_WAIT_MAX};
+pub use writer::{
+    BATCH_BYTES_MAX, BATCH_LARGE_BYTES_MAX, BATCH_WRITES_MAX, LARGE_WRITE_BYTES_MIN, StoreMetrics,
+    WRITE_WAIT_MAX,
+};
