@@ -114,8 +114,8 @@ async fn accept(
     peer: Option<SocketAddr>,
     handshaker: Option<&Handshaker>,
 ) -> io::Result<Connection> {
-    // Small messages are sent at once.
-    stream.set_nodelay(true)?;
+    // Small messages are sent at once. A connection that is gone already fails at its first read.
+    let _ = stream.set_nodelay(true);
     let stream = PacedStream::new(stream);
     Ok(match handshaker {
         None => Connection::Plain(stream),
