@@ -491,12 +491,20 @@ impl ConnectionPool {
         }
     }
 
-    /// Returns the server's session on any open connection.
+    /// Returns the server's session on an open connection, that of all callers first. Connections on which
+    /// a client has declared extensions are left out: the server may describe itself otherwise to it.
     pub fn open_session(&self) -> Option<Arc<UpstreamSession>> {
         let state = self.state.lock();
         let owned = state.owned().map(|(_, connection)| connection);
         let mut all = state.shared.iter().chain(owned);
-        all.find_map(|connection| connection.upstream.current())
+        all.find_map(|connection| {
+            let offered = connection.upstream.offered_capabilities();
+            let has_extension = |name: &&str| offered.0.has(name);
+            match EXTENSION_CAPABILITIES.iter().any(has_extension) {
+                true => None,
+                false => connection.upstream.current(),
+            }
+        })
     }
 
     /// Returns all connections, the one of all callers first.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use callboard_message::{Failure, LogLevel, RawObject};
+use callboard_message::{CallerCapabilities, Failure, LogLevel, RawObject};
 use callboard_rpc::http1::{Connector, Http1Clients};
 use callboard_runtime::Context;
 use futures::FutureExt;
@@ -60,6 +60,11 @@ impl Upstream {
             factory,
             state: Mutex::new(ConnectionState::Disconnected),
         }
+    }
+
+    /// Returns the capabilities that are offered to the server.
+    pub fn offered_capabilities(&self) -> &CallerCapabilities {
+        &self.factory.params.options.offered_capabilities
     }
 
     /// Returns the open session, or `None` if there is none.

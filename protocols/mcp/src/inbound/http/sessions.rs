@@ -101,10 +101,7 @@ impl SessionTable {
     /// # Errors
     /// The server or the principal has too many sessions.
     pub fn acquire_place(&self, principal: &Principal) -> Result<SharePermit, ShareError> {
-        self.shares.try_acquire(principal).or_else(|refusal| {
-            if !self.is_search_due() {
-                return Err(refusal);
-            }
+        self.shares.try_acquire(principal).or_else(|_| {
             self.close_idle();
             self.shares.try_acquire(principal)
         })
@@ -161,18 +158,18 @@ impl SessionTable {
         }
     }
 
-    /// Returns whether idle sessions weren't searched within [`IDLE_SEARCH_INTERVAL`], and counts from
-    /// now on.
-    fn is_search_due(&self) -> bool {
+    /// Closes idle sessions past their timeout, unless they were searched within
+    /// [`IDLE_SEARCH_INTERVAL`].
+    fn close_idle(&self) {
+        // Held meanwhile, so that others look for a place after the search.
         let mut searched_at = self.searched_at.lock();
-        let is_due = searched_at.is_none_or(|at| at.elapsed() >= IDLE_SEARCH_INTERVAL);
-        if is_due {
+        if searched_at.is_none_or(|at| at.elapsed() >= IDLE_SEARCH_INTERVAL) {
             *searched_at = Some(Instant::now());
+            self.close_all_idle();
         }
-        is_due
     }
 
-    fn close_idle(&self) {
+    fn close_all_idle(&self) {
         self.table
             .lock()
             .retain(|_, PlacedSession { session, .. }| {
@@ -263,10 +260,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn searches_keep_their_interval() {
         let table = SessionTable::new(SessionOptions::default(), StreamLimits::default(), 100);
-        assert!(table.is_search_due());
+        let searched_at = || {
+            table.close_idle();
+            table.searched_at.lock().unwrap()
+        };
+        let first = searched_at();
         tokio::time::advance(IDLE_SEARCH_INTERVAL - Duration::from_millis(1)).await;
-        assert!(!table.is_search_due());
+        assert_eq!(searched_at(), first);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(table.is_search_due() && !table.is_search_due());
+        assert_eq!(searched_at(), first + IDLE_SEARCH_INTERVAL);
     }
 }
