@@ -30,6 +30,9 @@ pub(crate) trait WriteOp: Sized + Send + 'static {
     fn uses_reserve(&self) -> bool {
         Self::MAKES_ROOM
     }
+    /// Whether smaller writes may overtake it if it is large. Not if everybody waits for it, or for the
+    /// room that it makes.
+    const MAY_BE_OVERTAKEN: bool = !Self::MAKES_ROOM;
     /// Whether watchers of tasks are notified after the commit.
     const CHANGES_TASKS: bool = false;
     /// Whether all writes of this type in a transaction run together by one [`Self::run_all`], at
@@ -173,6 +176,7 @@ pub(super) struct QueuedWrite {
     pub(super) bytes: usize,
     pub(super) name: &'static str,
     pub(super) makes_room: bool,
+    pub(super) may_be_overtaken: bool,
     pub(super) uses_reserve: bool,
     pub(super) changes_tasks: bool,
     pub(super) is_merged: bool,
@@ -197,6 +201,7 @@ impl QueuedWrite {
             }),
             name: W::NAME,
             makes_room: W::MAKES_ROOM,
+            may_be_overtaken: W::MAY_BE_OVERTAKEN,
             changes_tasks: W::CHANGES_TASKS,
             is_merged: W::IS_MERGED,
             permits,

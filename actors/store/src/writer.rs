@@ -31,10 +31,11 @@ pub const BATCH_WRITES_MAX: usize = 256;
 /// gets a transaction of its own.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Size from which a write is large, in bytes. Fixed.
-pub const LARGE_WRITE_BYTES_MIN: usize = 16 * 1024;
-/// Maximum bytes of large writes in one transaction, unless it has only one of them. Further large
-/// writes are overtaken by smaller ones, so that those don't wait for many large ones. Fixed.
-pub const BATCH_LARGE_BYTES_MAX: usize = 256 * 1024;
+pub const LARGE_WRITE_BYTES_MIN: usize = 32 * 1024;
+/// Bytes of large writes that fit into one transaction, or a sixteenth of the bytes that wait if that is
+/// more. Further large writes are overtaken by smaller ones, so that those don't wait for many large
+/// ones. Fixed.
+pub const BATCH_LARGE_BYTES_MIN: usize = 256 * 1024;
 
 /// Handle for submitting writes to the writer task. When the last handle is dropped, the task
 /// commits the queued writes and ends.
@@ -520,15 +521,17 @@ async fn write_batch(
 }
 
 /// Takes as many writes as fit into one transaction, at least one. Those that follow large ones
-/// beyond [`BATCH_LARGE_BYTES_MAX`] overtake them. A write that frees space is a batch of its own, and
+/// beyond [`BATCH_LARGE_BYTES_MIN`] overtake them. A write that frees space is a batch of its own, and
 /// isn't overtaken.
 fn next_batch(waiting: &mut VecDeque<QueuedWrite>) -> Vec<QueuedWrite> {
     let mut batch: Vec<QueuedWrite> = Vec::new();
     let mut overtaken = Vec::new();
+    let waiting_bytes: usize = waiting.iter().map(|write| write.bytes).sum();
+    let large_bytes_max = BATCH_LARGE_BYTES_MIN.max(waiting_bytes / 16);
     let (mut bytes, mut large_bytes) = (0, 0);
     while let Some(next) = waiting.front() {
-        if next.bytes >= LARGE_WRITE_BYTES_MIN && !next.makes_room {
-            if large_bytes > 0 && large_bytes + next.bytes > BATCH_LARGE_BYTES_MAX {
+        if next.bytes >= LARGE_WRITE_BYTES_MIN && next.may_be_overtaken {
+            if large_bytes > 0 && large_bytes + next.bytes > large_bytes_max {
                 overtaken.extend(waiting.pop_front());
                 continue;
             }

@@ -196,8 +196,8 @@ impl WriteOp for OfSize {
 #[test]
 fn small_writes_overtake_large_ones() {
     const LARGE: usize = LARGE_WRITE_BYTES_MIN;
-    const HALF: usize = BATCH_LARGE_BYTES_MAX / 2;
-    const WHOLE: usize = BATCH_LARGE_BYTES_MAX;
+    const HALF: usize = BATCH_LARGE_BYTES_MIN / 2;
+    const WHOLE: usize = BATCH_LARGE_BYTES_MIN;
     for (waiting, batches) in [
         (vec![HALF, HALF, 1, 2], vec![vec![HALF, HALF, 1, 2]]),
         (
@@ -216,11 +216,7 @@ fn small_writes_overtake_large_ones() {
         let places = Arc::new(Semaphore::new(1_000));
         let queued = waiting.iter().map(|bytes| {
             let permits = || places.clone().try_acquire_owned().unwrap();
-            QueuedWrite::new(
-                OfSize(*bytes),
-                oneshot::channel().0,
-                [permits(), permits()],
-            )
+            QueuedWrite::new(OfSize(*bytes), oneshot::channel().0, [permits(), permits()])
         });
         let mut queue: VecDeque<QueuedWrite> = queued.collect();
         let mut taken = Vec::new();

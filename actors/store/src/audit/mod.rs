@@ -230,6 +230,7 @@ struct AppendEntries(Vec<AuditEntry>);
 impl WriteOp for AppendEntries {
     type Output = u64;
     const NAME: &'static str = "audit";
+    const MAY_BE_OVERTAKEN: bool = false;
 
     fn uses_reserve(&self) -> bool {
         true
