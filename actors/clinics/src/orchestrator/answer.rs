@@ -111,10 +111,10 @@ impl ClinicAnswer {
     }
 
     /// Adds the findings about steps that were withheld to the verdict.
-    pub(super) fn with_findings(mut self, findings: &[Finding]) -> Self {
+    pub(super) fn with_findings(mut self, findings: Vec<Finding>) -> Self {
         self.verdict = self.verdict.map(|verdict| {
             let redactions = verdict.redactions;
-            verdict.with_redactions(findings.to_vec(), redactions)
+            verdict.with_redactions(findings, redactions)
         });
         self
     }

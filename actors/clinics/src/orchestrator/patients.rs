@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::plan::{Counting, PATIENTS_EACH_MAX, ReplyOptions, Step};
 use crate::router::{CODE_BLOCKED, CODE_INVALID_PARAMS, CODE_UNAVAILABLE, StepError, StepOutcome};
+use crate::verifier::Rule;
 
 /// Digits of a patient's id that are tried if the clinic has none with fewer.
 const ID_DIGITS: usize = 3;
@@ -59,27 +60,30 @@ impl StepsRun {
             .find(|outcome| outcome.step_id == step_id)
     }
 
-    /// Returns the number of steps with an answer.
-    pub fn answered(&self) -> usize {
-        let answers = self.outcomes.iter().filter(|o| o.result.is_some());
-        answers.count()
+    /// Returns the indexes of the steps that may hold words of a clinic: its answer, or an error.
+    pub fn checkable_steps(&self) -> impl Iterator<Item = usize> {
+        let outcomes = self.outcomes.iter().enumerate();
+        outcomes
+            .filter(|(_, outcome)| outcome.result.is_some() || outcome.error.is_some())
+            .map(|(at, _)| at)
     }
 
     /// Returns the index of the step whose answer is longest as JSON; `None` without an answer.
-    pub fn largest_answer(&self) -> Option<usize> {
+    pub fn longest_answer(&self) -> Option<usize> {
         let answers = self.outcomes.iter().enumerate();
         let sized = answers.filter_map(|(at, o)| Some((o.result.as_ref()?.to_string().len(), at)));
         sized.max().map(|(_, at)| at)
     }
 
-    /// Replaces the answer of a step by the reason why it isn't shown.
-    pub fn withhold(&mut self, at: usize, reason: &str) {
+    /// Replaces what a clinic said to a step by a sentence that names the broken rule.
+    pub fn withhold(&mut self, at: usize, rule: Option<Rule>) {
+        let reason = match rule {
+            Some(rule) => format!("the verifier withheld its answer ({rule:?})"),
+            None => "the verifier could not check its answer".to_owned(),
+        };
         let outcome = &mut self.outcomes[at];
         outcome.result = None;
-        outcome.error = Some(StepError::new(
-            CODE_BLOCKED,
-            format!("its answer is withheld: {reason}"),
-        ));
+        outcome.error = Some(StepError::new(CODE_BLOCKED, reason));
     }
 
     /// Returns whether a step only finds patients that another leaves out.

@@ -18,7 +18,7 @@ use crate::router::{
     BLOCKED, CODE_UNAVAILABLE, Dispatch, DispatchResult, StepError, StepOutcome, forwarded_call,
     ms_since, passes_guardrail, without_caller,
 };
-use crate::verifier::{Identities, Verdict};
+use crate::verifier::{Finding, Identities, Rule, Verdict};
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
 const NO_ROUTER: &str =
@@ -308,61 +308,66 @@ impl<'a> Pipeline<'a> {
     /// Verifies the answer of all steps. If it isn't safe, the steps that aren't safe on their own are
     /// withheld, so that one clinic costs no other's answer. If that doesn't help, nothing is shown.
     async fn verify_run(&mut self, mut run: StepsRun, reply: &ReplyOptions) -> ClinicAnswer {
-        let mut verified = self.verify(self.draft(&run, reply)).await;
-        let mut withheld = Vec::new();
-        let mut is_each_checked = false;
-        while let Err(Some(verdict)) = &verified {
-            let unsafe_steps = match verdict.rule {
-                // Too long or too deep to be checked.
-                None => run.largest_answer().map(|at| (at, verdict.clone())).into_iter().collect(),
-                Some(_) if is_each_checked => Vec::new(),
-                Some(_) => {
-                    is_each_checked = true;
-                    self.unsafe_steps(&run).await
-                }
-            };
-            if unsafe_steps.is_empty() || unsafe_steps.len() == run.answered() {
-                break;
-            }
-            for (at, verdict) in unsafe_steps {
-                run.withhold(at, &verdict.note);
-                withheld.extend(verdict.findings);
-            }
-            match self.verify(self.draft(&run, reply)).await {
-                Err(Some(next)) if next.rule.is_some() && is_each_checked => break,
-                next => verified = next.map(|answer| answer.with_findings(&withheld)),
-            }
+        let until = Instant::now() + self.config.verify_within;
+        let first = self.verify_until(self.draft(&run, reply), until).await;
+        let Err(Some(verdict)) = &first else {
+            return self.ended(first);
+        };
+        let mut found = self.unsafe_steps(&run, until).await;
+        if found.is_empty() && verdict.rule.is_none() {
+            // Each of them can be checked, but not all together.
+            found.extend(run.longest_answer().map(|at| (at, None)));
         }
-        self.ended(verified)
+        if found.is_empty() || found.len() == run.checkable_steps().count() {
+            return self.ended(first);
+        }
+        let mut findings = Vec::new();
+        for (at, rule) in found {
+            let clinic = &run.steps[at].clinic;
+            callboard_message::log::warn!(call = %self.call.id, principal = self.call.principal.id, clinic, ?rule, "verifier withheld the answer of one clinic");
+            let note = format!("An answer of {clinic} was withheld.");
+            findings.extend(rule.map(|rule| Finding::new(rule, note)));
+            run.withhold(at, rule);
+        }
+        match self.verify_until(self.draft(&run, reply), until).await {
+            Ok(answer) => self.ended(Ok(answer.with_findings(findings))),
+            Err(_) => self.ended(first),
+        }
     }
 
-    /// Returns the answered steps that aren't safe on their own, with the verdict about each.
-    async fn unsafe_steps(&mut self, run: &StepsRun) -> Vec<(usize, Verdict)> {
+    /// Returns the steps that aren't safe on their own, with the broken rule of each if it has one.
+    async fn unsafe_steps(&mut self, run: &StepsRun, until: Instant) -> Vec<(usize, Option<Rule>)> {
         let mut found = Vec::new();
-        for at in 0..run.outcomes.len() {
+        for at in run.checkable_steps() {
             let alone = StepsRun {
                 steps: vec![run.steps[at].clone()],
                 outcomes: vec![run.outcomes[at].clone()],
             };
-            if run.outcomes[at].result.is_none() {
-                continue;
-            }
             let draft = self.draft(&alone, &ReplyOptions::default());
-            if let Err(Some(verdict)) = self.verify(draft).await {
-                found.push((at, verdict));
+            if let Err(Some(verdict)) = self.verify_until(draft, until).await {
+                found.push((at, verdict.rule));
             }
         }
         found
     }
 
     async fn verify(&mut self, draft: AnswerDraft) -> Result<ClinicAnswer, Option<Verdict>> {
+        let until = Instant::now() + self.config.verify_within;
+        self.verify_until(draft, until).await
+    }
+
+    async fn verify_until(
+        &mut self,
+        draft: AnswerDraft,
+        until: Instant,
+    ) -> Result<ClinicAnswer, Option<Verdict>> {
         let began = Instant::now();
         let identities = self.visible_identities();
         let verified = verify_draft(
             draft,
             &self.config.verifier,
             &self.call,
-            self.config.verify_within,
+            until.saturating_duration_since(began),
             identities,
         )
         .await;

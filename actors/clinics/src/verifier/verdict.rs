@@ -43,7 +43,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(rule: Rule, note: impl Into<String>) -> Self {
+    pub(crate) fn new(rule: Rule, note: impl Into<String>) -> Self {
         Self {
             rule,
             note: note.into(),
