@@ -138,7 +138,7 @@ impl Node {
     /// Opens or changes the listener of `plan`. Returns it, and whether it is a new one.
     ///
     /// # Errors
-    /// With what went wrong, the listener that was there before, which goes on as it was.
+    /// With what went wrong, the listener that was there before: it stays open, with the access that it had.
     async fn apply_listener_plan(
         &self,
         plan: ListenerPlan,
