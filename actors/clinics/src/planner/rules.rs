@@ -159,8 +159,11 @@ impl<'a> PlanRules<'a> {
                 start: words[..3].join(" "),
             });
         }
-        let text = topic.query_text();
-        Ok(self.add_each(at, clause, graph, ("query", Some(("query", &text)))))
+        let texts = topic.query_texts();
+        let searches = texts
+            .iter()
+            .flat_map(|text| self.add_each(at, clause, graph, ("query", Some(("query", text)))));
+        Ok(searches.collect())
     }
 
     /// Plans lists of patients; `is_source` tells that they are only the source of other steps.
@@ -201,7 +204,7 @@ impl<'a> PlanRules<'a> {
     ) -> Vec<(usize, u32)> {
         let add = |at: &usize| {
             let clinic = &self.registry.clinics()[*at].id;
-            let texts = clause.excluded.iter().map(SearchTopic::query_text);
+            let texts = clause.excluded.iter().flat_map(SearchTopic::query_texts);
             let except: Vec<u32> = texts.map(|text| graph.add_helper(clinic, &text)).collect();
             (*at, graph.add(clinic, action, parameter, &except))
         };

@@ -66,22 +66,37 @@ impl SearchTopic {
         }
     }
 
-    /// Returns the text for a clinic: all words of an alternative must match, and `or` separates
-    /// alternatives. It has at most [`QUERY_TEXT_CHARS_MAX`] characters where the terms' first
-    /// alternatives have.
-    pub fn query_text(&self) -> String {
+    /// Returns the texts for a clinic: all words of an alternative must match, and `or` separates
+    /// alternatives. There are several if one has no room for all alternatives of its medicines. Each
+    /// has at most [`QUERY_TEXT_CHARS_MAX`] characters where the terms' first alternatives have.
+    pub fn query_texts(&self) -> Vec<String> {
+        /// Further combinations of medicines would need more steps than a plan may have.
+        const COMBINATIONS_MAX: usize = 96;
+        let counts = self.terms.iter().map(|term| term.alternatives.len());
+        if !self.has_medicine() || counts.product::<usize>() > COMBINATIONS_MAX {
+            return vec![self.query_text()];
+        }
+        let mut texts: Vec<Vec<String>> = Vec::new();
+        for text in combine(&self.terms) {
+            match texts.last_mut() {
+                Some(last) if last.len() < ALTERNATIVES_MAX => {
+                    last.push(text);
+                    if !fits(last) {
+                        let text = last.split_off(last.len() - 1);
+                        texts.push(text);
+                    }
+                }
+                _ => texts.push(vec![text]),
+            }
+        }
+        texts.iter().map(|texts| texts.join(" or ")).collect()
+    }
+
+    /// Returns one text for a clinic, with the first alternatives where there is no room for all.
+    fn query_text(&self) -> String {
         let mut texts = vec![String::new()];
         for term in &self.terms {
-            let joined = |alternatives: &[String]| -> Vec<String> {
-                let with = |text: &String, more: &String| match text.is_empty() {
-                    true => more.clone(),
-                    false => format!("{text} {more}"),
-                };
-                texts
-                    .iter()
-                    .flat_map(|text| alternatives.iter().map(move |more| with(text, more)))
-                    .collect()
-            };
+            let joined = |kept: &[String]| with_each(&texts, kept);
             // With fewer alternatives where all of them are too many.
             texts = (1..=term.alternatives.len())
                 .rev()
@@ -91,6 +106,26 @@ impl SearchTopic {
         }
         texts.join(" or ")
     }
+}
+
+/// Returns each text with each of the alternatives after it.
+fn with_each(texts: &[String], alternatives: &[String]) -> Vec<String> {
+    let with = |text: &String, more: &String| match text.is_empty() {
+        true => more.clone(),
+        false => format!("{text} {more}"),
+    };
+    texts
+        .iter()
+        .flat_map(|text| alternatives.iter().map(move |more| with(text, more)))
+        .collect()
+}
+
+/// Returns all combinations of an alternative of each term.
+fn combine(terms: &[TopicTerm]) -> Vec<String> {
+    let start = vec![String::new()];
+    terms
+        .iter()
+        .fold(start, |texts, term| with_each(&texts, &term.alternatives))
 }
 
 fn fits(texts: &[String]) -> bool {
@@ -108,6 +143,8 @@ fn topic_phrases(pieces: &[TaggedPhrase]) -> Vec<bool> {
         .map(|p| matches!(p.tag, PhraseTag::Term(_)))
         .collect();
     let may_join = |at: usize, beside: usize| match (&pieces[at].tag, &pieces[beside].tag) {
+        // "daily aspirin"
+        (PhraseTag::Weak, PhraseTag::Term(term)) => !term.is_medicine,
         (PhraseTag::Weak, _) => true,
         // `type 2 diabetes`
         (PhraseTag::Number, _) => at
@@ -200,6 +237,20 @@ mod tests {
         let count = |terms: &[&str]| topic(&[terms]).query_text().split(" or ").count();
         assert_eq!(count(&many[..ALTERNATIVES_MAX]), ALTERNATIVES_MAX);
         assert_eq!(count(&many), ALTERNATIVES_MAX);
+        let class = |names: &[&str]| {
+            let mut topic = topic(&[&["a b"], names]);
+            topic.terms[1].is_medicine = true;
+            topic.query_texts()
+        };
+        assert_eq!(class(&["c", "d"]), ["a b c or a b d"]);
+        let texts = class(&many);
+        assert_eq!(texts.len(), 2);
+        assert!(many.iter().all(|name| {
+            let text = format!("a b {name}");
+            texts
+                .iter()
+                .any(|texts| texts.split(" or ").any(|t| t == text))
+        }));
         let long = "x".repeat(QUERY_TEXT_CHARS_MAX);
         assert_eq!(topic(&[&[&*long, "y"]]).query_text(), long);
     }
