@@ -26,6 +26,9 @@ pub(super) fn share_between(
     };
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
+        if clauses.is_empty() {
+            ask_for_others(&mut fragment);
+        }
         if leaving_out.takes(&fragment, &mut clauses)?
             || leaving_out.takes_rest(&mut fragment, clauses.last())?
         {
@@ -35,6 +38,9 @@ pub(super) fn share_between(
             .get_mut(at + 1)
             .filter(|n| n.sentence == fragment.sentence && n.left_out.is_none());
         if next.is_some_and(|next| carry_forward(&mut fragment, next)) {
+            continue;
+        }
+        if joins_both(&fragment, &mut clauses) {
             continue;
         }
         if let Some(before) = clauses.last_mut() {
@@ -61,6 +67,20 @@ pub(super) fn share_between(
     match leaving_out.unplaced {
         Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
         _ => Ok(place_contexts(clauses)),
+    }
+}
+
+/// Turns a first fragment that asks who of a clinic doesn't match into a request for its patients without
+/// these: "who isn't on losartan in cardiology".
+fn ask_for_others(fragment: &mut Fragment) {
+    let asks = fragment.connector == Connector::Negation
+        && fragment.asked
+        && !fragment.clinics.is_empty()
+        && fragment.left_out.is_some();
+    if asks && let Some(topic) = fragment.topic.take() {
+        fragment.excluded.push(topic);
+        (fragment.left_out, fragment.patients) = (None, true);
+        fragment.taking = false;
     }
 }
 
@@ -162,8 +182,7 @@ impl LeavingOut {
     ) -> Result<bool, PlanRefusal> {
         // "skip the list of cardiology and go to neurology"
         fragment.asked |= self.asked_in.take() == Some(fragment.sentence);
-        let names_others =
-            fragment.topic.is_none() && fragment.clinics.is_empty() && fragment.ids.is_empty();
+        let names_others = fragment.has_no_object();
         match &fragment.rest {
             Some(_) if names_others && !self.pending.is_empty() => {
                 (fragment.patients, fragment.asked) = (true, true);
@@ -188,8 +207,8 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         true => next.clinics.is_empty() && next.ids.is_empty() && !fragment.verb,
         false => (next.patients || next.topic.is_some()) && next.ids.is_empty(),
     };
-    let stands_alone =
-        next.connector == Connector::Comma && next.topic.is_some() && !next.clinics.is_empty();
+    let stands_alone = stands_alone(fragment, next);
+    fragment.asked |= stands_alone && fragment.has_only_clinics();
     if fragment.has_only_clinics()
         && wants_clinics
         && !stands_alone
@@ -219,12 +238,8 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         return true;
     }
     // "are there more patients with psoriasis than …": the words before what is compared
-    let only_patients = fragment.patients
-        && fragment.topic.is_none()
-        && fragment.clinics.is_empty()
-        && fragment.ids.is_empty()
-        && !fragment.record
-        && !fragment.medication;
+    let only_patients =
+        fragment.patients && fragment.has_no_object() && !fragment.record && !fragment.medication;
     let is_compared = next.topic.is_some() || next.has_only_clinics();
     if only_patients && fragment.compare && is_compared {
         next.patients = true;
@@ -235,7 +250,24 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     }
     // "for CARD-001, check medications"
     let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.has_subject();
-    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
+    // "CARD-001, CARD-002: medications"
+    let goes_on_with_ids = bare_ids
+        && !next.ids.is_empty()
+        && !next.verb
+        && !next.has_subject()
+        && matches!(next.connector, Connector::Comma | Connector::And);
+    if goes_on_with_ids {
+        let ids = std::mem::replace(&mut next.ids, fragment.ids.clone());
+        extend_unique(&mut next.ids, &ids);
+        next.connector = fragment.connector;
+        return true;
+    }
+    // "NEUR-004: medication?"
+    let is_heading = next.connector == Connector::Comma
+        && !next.pronoun
+        && !next.patients
+        && next.has_no_object();
+    if bare_ids && (next.verb || is_heading) && next.ids.is_empty() && next.has_data() {
         next.ids = fragment.ids.clone();
         return true;
     }
@@ -243,20 +275,33 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     false
 }
 
+/// Returns whether a fragment with only clinics asks for their patients, and the next for a topic elsewhere:
+/// "all of neurology, plus dermatology's acne cases", "list dermatology, and who has epilepsy".
+fn stands_alone(fragment: &Fragment, next: &Fragment) -> bool {
+    let Some(topic) = &next.topic else {
+        return false;
+    };
+    let seen_at = topic.seen_at();
+    let is_seen_elsewhere =
+        !seen_at.is_empty() && !seen_at.iter().any(|at| fragment.clinics.contains(at));
+    match next.clinics.is_empty() {
+        true => is_seen_elsewhere && (fragment.verb || next.connector == Connector::And),
+        false => {
+            next.connector == Connector::Comma || fragment.is_list || (fragment.verb && next.who)
+        }
+    }
+}
+
 /// Merges a fragment into the next that says the same of the same patients in other words. Returns `true` if
 /// it did.
 fn joins_wording(fragment: &Fragment, next: &mut Fragment) -> bool {
     // "medications and doses: CARD-001"
-    let is_data_alone = |f: &Fragment| {
-        f.has_data()
-            && !f.patients
-            && !f.pronoun
-            && f.topic.is_none()
-            && f.clinics.is_empty()
-            && f.ids.is_empty()
-    };
-    if is_data_alone(fragment) && is_data_alone(next) && !next.verb {
-        (next.verb, next.connector) = (fragment.verb, fragment.connector);
+    let is_data_alone =
+        |f: &Fragment| f.has_data() && !f.patients && !f.pronoun && f.has_no_object();
+    // "doing a drug review, need the dose and frequency for CARD-001"
+    let goes_on = !next.verb || !fragment.asks();
+    if is_data_alone(fragment) && is_data_alone(next) && goes_on {
+        (next.verb, next.connector) = (fragment.verb || next.verb, fragment.connector);
         next.asked |= fragment.asked;
         next.record |= fragment.record;
         next.medication |= fragment.medication;
@@ -265,11 +310,8 @@ fn joins_wording(fragment: &Fragment, next: &mut Fragment) -> bool {
         return true;
     }
     // "who took or takes colchicine"
-    let only_relates = (fragment.taking || fragment.cue)
-        && fragment.topic.is_none()
-        && fragment.clinics.is_empty()
-        && fragment.ids.is_empty()
-        && !fragment.has_data();
+    let only_relates =
+        (fragment.taking || fragment.cue) && fragment.has_no_object() && !fragment.has_data();
     if only_relates
         && next.connector == Connector::Or
         && (next.taking || next.cue)
@@ -323,9 +365,7 @@ fn join_topics(fragment: &mut Fragment, next: &mut Fragment) -> bool {
 fn share_subject(fragment: &mut Fragment, next: &Fragment) {
     // "the record and the medications of CARD-001", "of patients with migraine"
     let wants_whose = (fragment.record || fragment.medication)
-        && fragment.ids.is_empty()
-        && fragment.topic.is_none()
-        && fragment.clinics.is_empty()
+        && fragment.has_no_object()
         && !fragment.patients
         && !fragment.pronoun;
     if wants_whose && !next.verb {
@@ -384,19 +424,40 @@ fn asks_of_patient(fragment: &Fragment, before: &mut Fragment) -> bool {
     asks
 }
 
+/// Joins the topics of the last two clauses if the fragment asks who has both: "migraine and propranolol, who
+/// has both". Returns `true` if it did.
+fn joins_both(fragment: &Fragment, clauses: &mut Vec<Fragment>) -> bool {
+    let asks = fragment.both
+        && fragment.has_no_object()
+        && !fragment.has_data()
+        && (fragment.who || fragment.cue || fragment.patients || fragment.taking);
+    let [.., first, second] = &mut clauses[..] else {
+        return false;
+    };
+    let is_bare = |f: &Fragment| f.has_only_topic() && f.sentence == fragment.sentence;
+    if !asks || !is_bare(first) || !is_bare(second) {
+        return false;
+    }
+    if let (Some(topic), Some(more)) = (&mut first.topic, &second.topic) {
+        topic.and(more);
+        first.patients = true;
+        clauses.pop();
+    }
+    true
+}
+
 /// Returns whether the fragment only refers back to what the clause before searches: "only the ones
 /// who have it".
 fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
     // "aspirin, which patients"
     let names_only = before.topic.is_some()
-        && !before.asks()
+        && !(before.asks() && fragment.connector != Connector::Comma)
+        && !(before.asks() && fragment.all)
         && !before.has_data()
         && fragment.patients
         && fragment.sentence == before.sentence;
     let repeats = before.topic.is_some()
-        && fragment.topic.is_none()
-        && fragment.ids.is_empty()
-        && fragment.clinics.is_empty()
+        && fragment.has_no_object()
         && !fragment.record
         && !fragment.medication
         && (!fragment.all || names_only)
@@ -417,15 +478,17 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         clinics: Vec::new(),
         ..fragment.clone()
     };
-    let goes_on = fragment.connector == Connector::And
+    let may_go_on = fragment.connector == Connector::And
         && fragment.sentence == before.sentence
         && (fragment.clinics.is_empty() || fragment.clinics == before.clinics)
         && same_place.has_only_topic()
         && fragment.ids.is_empty()
         && !fragment.compare
         && !before.compare
-        && !(fragment.who && before.who)
-        && (before.patients || before.who || before.taking || fragment.taking);
+        && !(fragment.who && before.who);
+    let goes_on = may_go_on && (before.patients || before.who || before.taking || fragment.taking);
+    // "hypertension + amlodipine"
+    let is_bare = before.has_only_topic() && !before.who && !before.count && !before.taking;
     // "of the patients with psoriasis, who takes methotrexate"
     let chooses = before.of
         && (before.patients || before.who)
@@ -449,7 +512,7 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && before.ids.is_empty()
         && fragment.ids.is_empty()
         && fragment.clinics.is_empty()
-        && fragment.sentence == before.sentence;
+        && (fragment.patients || fragment.sentence == before.sentence);
     match (&mut before.topic, &fragment.topic) {
         (Some(topic), Some(more)) if only_some => {
             topic.and(more);
@@ -469,6 +532,12 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
             before.topic = Some(more.clone());
             (before.asked, before.taking) = (true, fragment.taking);
             (before.count, before.who) = (fragment.count, fragment.who);
+            true
+        }
+        (Some(topic), Some(more))
+            if may_go_on && is_bare && topic.has_medicine() != more.has_medicine() =>
+        {
+            topic.and(more);
             true
         }
         (Some(topic), Some(more)) if goes_on && (topic.has_medicine() || more.has_medicine()) => {
@@ -498,6 +567,37 @@ fn widens(fragment: &Fragment, before: &mut Fragment) -> bool {
 /// Takes the clinics of a fragment for the place of a search that has none, and that no clinic lists: "who
 /// takes warfarin and belongs to cardiology".
 fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
+    // "who gets atorvastatin, check every clinic"
+    let is_everywhere = fragment.has_only_clinics()
+        && fragment.clinic_words
+        && fragment.verb
+        && !fragment.count
+        && !fragment.compare
+        && fragment.sentence == before.sentence
+        && before.topic.is_some()
+        && before.clinics.is_empty()
+        && before.ids.is_empty();
+    if is_everywhere {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
+    // "list of patients (dermatology)"
+    let is_unplaced_list = before.patients
+        && before.has_no_object()
+        && before.asks()
+        && !before.compare
+        && !before.count
+        && !before.one_patient;
+    if is_unplaced_list
+        && fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.compare
+        && fragment.sentence == before.sentence
+        && fragment.connector == Connector::Comma
+    {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
     let is_unplaced = before.clinics.is_empty()
         && before.ids.is_empty()
         && before
@@ -523,9 +623,7 @@ fn names_again(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !fragment.compare
         && !fragment.count
         && !fragment.has_data()
-        && fragment.topic.is_none()
-        && fragment.clinics.is_empty()
-        && fragment.ids.is_empty()
+        && fragment.has_no_object()
         && fragment.rest.is_none()
         && fragment.sentence != before.sentence
         && before.ids.is_empty()
@@ -610,9 +708,7 @@ fn is_bare_group(clause: &Fragment) -> bool {
         && !clause.asks()
         && !clause.compare
         && !clause.has_data()
-        && clause.topic.is_none()
-        && clause.clinics.is_empty()
-        && clause.ids.is_empty()
+        && clause.has_no_object()
 }
 
 /// Drops clauses that only name clinics: they are the place of the clause before or after that names

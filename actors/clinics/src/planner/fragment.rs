@@ -55,6 +55,8 @@ pub(super) struct Fragment {
     pub unignored: bool,
     pub count: bool,
     pub compare: bool,
+    /// Whether it has the noun `list` beside a clinic: "cardiology list".
+    pub is_list: bool,
     /// Whether a plural word such as `clinics` names the clinics.
     pub clinic_words: bool,
     /// Whether it mentions names or other identifying fields.
@@ -87,16 +89,17 @@ impl Fragment {
 
     /// Returns whether the fragment requests nothing, such as `please` or a verb alone.
     pub fn is_empty(&self) -> bool {
-        !self.has_subject()
-            && self.ids.is_empty()
-            && self.clinics.is_empty()
-            && self.topic.is_none()
-            && self.rest.is_none()
+        !self.has_subject() && self.has_no_object() && self.rest.is_none()
     }
 
     /// Returns whether the fragment has a word that requests something: a verb, or a question word.
     pub fn asks(&self) -> bool {
         self.verb || self.who || self.count || self.asked
+    }
+
+    /// Returns whether the fragment tells of nobody in particular: it has no topic, clinic or id.
+    pub fn has_no_object(&self) -> bool {
+        self.topic.is_none() && self.clinics.is_empty() && self.ids.is_empty()
     }
 
     /// Returns whether the fragment names clinics and nothing else, except perhaps a verb, a

@@ -11,6 +11,8 @@ use crate::plan::ClinicRegistry;
 
 /// Units of doses. With an id they ask for the dose; else they would select by it.
 const DOSE_UNITS: &str = "mg mcg ug ml";
+/// Words that ask for all patients of a clinic that they stand beside.
+const WHOLE: &str = "full complete completa completas completo completos integral ids";
 /// Words for a single person.
 const ONE_PERSON: &str = "someone somebody alguem alguém";
 
@@ -21,8 +23,16 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
         matches!(shown, Some("me" | "us" | "nos"))
     };
     let shown = &pieces[at].shown;
-    let is_here = |p: &TaggedPhrase| matches!(&*p.shown, "here" | "aqui");
+    let is_here = |p: &TaggedPhrase| matches!(&*p.shown, "here" | "aqui" | "mim");
+    let is_receiver = |p: &TaggedPhrase| is_one_of(&p.shown, "to para pra pro ao à às aos por via");
+    let has_receiver = pieces[at..].iter().any(is_receiver);
+    // "send the list of cardiology": nobody else is named
+    let is_plain = is_one_of(
+        &pieces[at].shown,
+        "send manda mande mandar envia envie enviar",
+    );
     pieces[at..].iter().any(is_here)
+        || (is_plain && !has_receiver)
         || shown.ends_with("-me")
         || shown.ends_with("-nos")
         || is_user(at.checked_add(1))
@@ -74,6 +84,118 @@ fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
     matches!(pieces.get(at + 1).map(|p| &p.tag), Some(PhraseTag::Id(..)))
 }
 
+fn is_term(piece: &TaggedPhrase) -> bool {
+    matches!(piece.tag, PhraseTag::Term(_))
+}
+
+fn is_clinic(piece: &TaggedPhrase) -> bool {
+    matches!(piece.tag, PhraseTag::Clinic(..))
+}
+
+/// Returns whether the word at `at` is `clinic` of any of them: `every clinic`.
+fn is_every_clinic(pieces: &[TaggedPhrase], at: usize) -> bool {
+    at > 0
+        && is_one_of(&pieces[at].shown, "clinic clinica clínica")
+        && is_one_of(&pieces[at - 1].shown, "every each any cada toda qualquer")
+}
+
+/// Returns whether the plural word for clinics at `at` stands beside the name of one.
+fn names_clinics(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let is_of = |p: &&TaggedPhrase| {
+        p.tag == PhraseTag::Vocabulary(WordRole::Of) || is_one_of(&p.shown, "for at in em")
+    };
+    let mut after = pieces[at + 1..].iter().skip_while(is_of);
+    (at > 0 && is_clinic(&pieces[at - 1])) || after.next().is_some_and(is_clinic)
+}
+
+/// Returns whether the verb at `at` is the noun `list` of a clinic: after its name, or before `of`.
+fn is_list_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let is_of = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Of);
+    is_one_of(&pieces[at].shown, "list lists lista listas listagem")
+        && ((at > 0 && is_clinic(&pieces[at - 1])) || pieces.get(at + 1).is_some_and(is_of))
+}
+
+fn is_before_list(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let next = pieces.get(at + 1);
+    next.is_some_and(|p| is_one_of(&p.shown, "list lists ids"))
+}
+
+/// Returns whether the word for a patient at `at` tells that something is asked of each: `per patient`.
+fn is_distributive(pieces: &[TaggedPhrase], at: usize) -> bool {
+    at > 0 && is_one_of(&pieces[at - 1].shown, "per by por") && !is_before_id(pieces, at)
+}
+
+/// Returns whether the word at `at` names what is asked for: "treatments of the patients with acne", but not
+/// "patients in treatment of acne".
+fn is_treatment_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const TREATMENTS: &str = "treatment treatments therapy therapies therapeutic tratamento \
+         tratamentos terapia terapias terapeutica terapêutica";
+    let is_of = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Of);
+    let leads = |p: &TaggedPhrase| {
+        let role = |role| p.tag == PhraseTag::Vocabulary(role);
+        (p.is_filler() && !is_one_of(&p.shown, "in em under sob fazem"))
+            || role(WordRole::Verb)
+            || role(WordRole::What)
+            || role(WordRole::All)
+    };
+    is_one_of(&pieces[at].shown, TREATMENTS)
+        && pieces[..at].iter().all(leads)
+        && pieces.get(at + 1).is_some_and(is_of)
+}
+
+/// Returns whether a word with this role is refused unless the words around it tell otherwise.
+fn is_refusable(role: WordRole) -> bool {
+    use WordRole::{Advice, Change, Combine, Filter, Repeat, Send};
+    matches!(role, Change | Send | Repeat | Advice | Combine | Filter)
+}
+
+/// Reads the word at `at`, whose role is refused unless the words around it tell otherwise.
+///
+/// # Errors
+/// The refusal of the word.
+fn read_refusable(
+    pieces: &[TaggedPhrase],
+    at: usize,
+    role: WordRole,
+    fragment: &mut Fragment,
+) -> Result<(), PlanRefusal> {
+    let piece = &pieces[at];
+    let has_id = pieces.iter().any(|p| matches!(p.tag, PhraseTag::Id(..)));
+    match role {
+        // "send me the list"
+        WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
+        WordRole::Repeat if has_request(pieces) => fragment.verb = true,
+        WordRole::Change | WordRole::Send | WordRole::Repeat => {
+            return Err(PlanRefusal::Change(piece.shown.clone()));
+        }
+        // "posso ver a lista"
+        WordRole::Advice if piece.shown == "posso" && is_before_verb(pieces, at) => {}
+        // "how many people do we treat for"
+        WordRole::Advice if piece.shown == "treat" && is_told_of_us(pieces, at) => {
+            fragment.cue = true;
+        }
+        // "what should I know from the chart"
+        WordRole::Advice
+            if is_one_of(&piece.shown, "should devo") && is_before_knowing(pieces, at) => {}
+        WordRole::Advice => return Err(PlanRefusal::Advice(piece.shown.clone())),
+        // "overlap between losartan and amlodipine"
+        WordRole::Combine if pieces.iter().any(is_term) => {
+            (fragment.all, fragment.both) = (true, true);
+        }
+        WordRole::Combine => return Err(PlanRefusal::Join(piece.shown.clone())),
+        // "how many mg of losartan does CARD-001 take"
+        WordRole::Filter if has_id && is_one_of(&piece.shown, DOSE_UNITS) => {
+            (fragment.medication, fragment.dose) = (true, true);
+        }
+        // As the clinics list them anyway: "sorted by id".
+        WordRole::Filter
+            if is_one_of(&piece.shown, "sort sorted") && orders_by_id(&pieces[at..]) => {}
+        WordRole::Filter => return Err(PlanRefusal::Filter(piece.shown.clone())),
+        _ => {}
+    }
+    Ok(())
+}
+
 /// Returns a fragment with the flags, clinics and ids of its phrases, without a topic.
 ///
 /// # Errors
@@ -84,6 +206,7 @@ pub(super) fn read_roles(
 ) -> Result<Fragment, PlanRefusal> {
     let mut fragment = Fragment::default();
     let has_id = pieces.iter().any(|p| matches!(p.tag, PhraseTag::Id(..)));
+    let has_object = has_id || pieces.iter().any(|p| is_term(p) || is_clinic(p));
     let mut plural = false;
     for (at, piece) in pieces.iter().enumerate() {
         let word = || piece.shown.clone();
@@ -101,44 +224,37 @@ pub(super) fn read_roles(
         };
         match role {
             WordRole::Patients => (fragment.patients, plural) = (true, true),
+            // "cardiology list", "lista da neurologia"
+            WordRole::Verb if is_list_noun(pieces, at) => {
+                (fragment.verb, fragment.is_list) = (true, true);
+            }
+            // "patient list"
+            WordRole::OnePatient if is_before_list(pieces, at) => {
+                (fragment.patients, plural) = (true, true);
+            }
+            // "per patient, the drugs of …"
+            WordRole::OnePatient if is_distributive(pieces, at) => {
+                (fragment.patients, fragment.all) = (has_object, has_object);
+            }
+            // "quais os tratamentos de …"
+            WordRole::Taking if is_treatment_noun(pieces, at) => fragment.medication = true,
             // "on file", "on our records"
             WordRole::Record if at > 0 && pieces[at - 1].shown == "on" => fragment.taking = false,
             // "everything on CARD-001"
             WordRole::Taking if piece.shown == "on" && is_before_id(pieces, at) => {}
+            // "the dermatology and neurology clinics"
+            WordRole::Clinics if names_clinics(pieces, at) => {}
             WordRole::Clinics => {
                 fragment.clinic_words = true;
                 let all: Vec<usize> = (0..registry.clinics().len()).collect();
                 extend_unique(&mut fragment.clinics, &all);
             }
-            // "send me the list"
-            WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
-            WordRole::Repeat if has_request(pieces) => fragment.verb = true,
-            WordRole::Change | WordRole::Send | WordRole::Repeat => {
-                return Err(PlanRefusal::Change(word()));
+            role if is_refusable(role) => read_refusable(pieces, at, role, &mut fragment)?,
+            // "list them all, every clinic"
+            WordRole::Filler if is_every_clinic(pieces, at) => {
+                fragment.clinic_words = true;
+                fragment.clinics = (0..registry.clinics().len()).collect();
             }
-            // "posso ver a lista"
-            WordRole::Advice if piece.shown == "posso" && is_before_verb(pieces, at) => {}
-            // "how many people do we treat for"
-            WordRole::Advice if piece.shown == "treat" && is_told_of_us(pieces, at) => {
-                fragment.cue = true;
-            }
-            // "what should I know from the chart"
-            WordRole::Advice
-                if is_one_of(&piece.shown, "should devo") && is_before_knowing(pieces, at) => {}
-            WordRole::Advice => return Err(PlanRefusal::Advice(word())),
-            // "overlap between losartan and amlodipine"
-            WordRole::Combine if pieces.iter().any(|p| matches!(p.tag, PhraseTag::Term(_))) => {
-                (fragment.all, fragment.both) = (true, true);
-            }
-            WordRole::Combine => return Err(PlanRefusal::Join(word())),
-            // "how many mg of losartan does CARD-001 take"
-            WordRole::Filter if has_id && is_one_of(&piece.shown, DOSE_UNITS) => {
-                (fragment.medication, fragment.dose) = (true, true);
-            }
-            // As the clinics list them anyway: "sorted by id".
-            WordRole::Filter
-                if is_one_of(&piece.shown, "sort sorted") && orders_by_id(&pieces[at..]) => {}
-            WordRole::Filter => return Err(PlanRefusal::Filter(word())),
             // "que remédios tomam …", "o que toma …", "how are … treated"
             WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
                 let leads = |p: &TaggedPhrase| {
@@ -154,6 +270,12 @@ pub(super) fn read_roles(
         }
     }
     read_positions(pieces, &mut fragment);
+    // "cardiologia completa"
+    let is_whole = |p: &TaggedPhrase| is_one_of(&p.shown, WHOLE);
+    fragment.all |= !fragment.has_subject()
+        && !fragment.clinics.is_empty()
+        && !pieces.iter().any(is_term)
+        && pieces.iter().any(is_whole);
     fragment.one_patient = fragment.patients && !plural && !fragment.all;
     fragment.record |= fragment.identity && !fragment.ids.is_empty();
     Ok(fragment)
@@ -161,12 +283,19 @@ pub(super) fn read_roles(
 
 /// Sets the flags that depend on where a word stands in the fragment.
 fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
-    let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
     let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
     let (term_at, both_at) = (
         pieces.iter().rposition(is_term),
         pieces.iter().rposition(is_both),
     );
+    // "the records of those who have vitiligo"
+    let position = |role| {
+        let tag = PhraseTag::Vocabulary(role);
+        pieces.iter().position(|p| p.tag == tag)
+    };
+    if let (Some(record), Some(who)) = (position(WordRole::Record), position(WordRole::Who)) {
+        fragment.all |= record < who;
+    }
     fragment.both_last = term_at.is_some() && both_at > term_at;
     let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
     fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));

@@ -22,6 +22,8 @@ mod tags;
 mod term;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_parts;
 mod tokens;
 mod topic;
 mod vocabulary;

@@ -3,18 +3,19 @@
 use callboard_message::text::is_one_of;
 
 use super::fragment::Fragment;
+use super::phrases::PhraseKind;
 use super::refusal::PlanRefusal;
 use super::splitter::FragmentSplitter;
 use super::tags::{PhraseTag, TaggedPhrase};
 use super::term::TopicTerm;
-use super::topic::is_part_of_topic;
+use super::topic::{SearchTopic, is_part_of_topic};
 use super::vocabulary::WordRole;
 
 impl FragmentSplitter<'_> {
     /// Refuses the fragment if a time, a number, or a comparison with one narrows what it asks for.
     /// Elsewhere these words are noted.
     pub(super) fn check_filters(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
-        let asks = !fragment.is_empty();
+        let asks = !fragment.is_empty() || self.has_only_filter();
         let mut numbers = self.pieces.iter().filter(|p| p.tag == PhraseTag::Number);
         let has_number = numbers.next().is_some();
         for (at, piece) in self.pieces.iter().enumerate() {
@@ -36,14 +37,35 @@ impl FragmentSplitter<'_> {
         Ok(())
     }
 
+    /// Returns whether the fragment is a number that narrows the one before it in the sentence: "acne, 2021".
+    fn has_only_filter(&self) -> bool {
+        let is_number = |p: &TaggedPhrase| {
+            use WordRole::{Filler, Of, Relative};
+            p.tag == PhraseTag::Number
+                || matches!(p.tag, PhraseTag::Vocabulary(Filler | Of | Relative))
+        };
+        let before = self.found.fragments.last();
+        let narrows =
+            before.is_some_and(|before| before.sentence == self.sentence && !before.is_empty());
+        narrows && self.pieces.iter().all(is_number)
+    }
+
     /// Refuses the fragment if an unknown word in it narrows what is asked. Other unknown words are
     /// noted.
     pub(super) fn check_unknown(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        // "which patients use an inhaler"
+        let asks_for_form = (fragment.patients || fragment.who)
+            && fragment.topic.is_none()
+            && fragment.ids.is_empty()
+            && !fragment.medication;
         for at in 0..self.pieces.len() {
             let piece = &self.pieces[at];
             let unknown = match piece.tag {
                 PhraseTag::Unknown => true,
                 PhraseTag::Weak => !is_part_of_topic(&self.pieces, at),
+                PhraseTag::Vocabulary(WordRole::Form) if asks_for_form => {
+                    return Err(self.unknown_word(&piece.shown));
+                }
                 _ => false,
             };
             if !unknown {
@@ -51,6 +73,11 @@ impl FragmentSplitter<'_> {
             }
             if self.is_restriction(at, fragment) {
                 let refusal = self.unknown_word(&piece.shown);
+                if self.is_statement(at, fragment) {
+                    self.refused_unless_asked.get_or_insert(refusal);
+                    self.found.unused.push(piece.shown.clone());
+                    continue;
+                }
                 let may_be_noise = fragment.is_empty()
                     && !fragment.asks()
                     && !fragment.what
@@ -85,6 +112,11 @@ impl FragmentSplitter<'_> {
         };
         let is_term =
             |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Term(_)));
+        // "quem tem a pele seca": the synonym of a specialty is a part of the body
+        let is_body_part = matches!(
+            before.map(|p| &p.tag),
+            Some(PhraseTag::Clinic(PhraseKind::Synonym, _))
+        ) && fragment.cue;
         let is_clinic =
             |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Clinic(..)));
         use WordRole::{Count, Cue, OnePatient, Patients, Taking, Verb, Who};
@@ -110,7 +142,14 @@ impl FragmentSplitter<'_> {
         // "a student needs a case of psoriasis": a sentence lies between
         let following = pieces[at + 1..].iter().take_while(|p| is_plain(p));
         let is_apart = { following }.any(|p| is_one_of(&p.shown, "a an the um uma o os as"));
+        // "insuf cardíaca"
+        let is_before_body_part = matches!(
+            pieces.get(at + 1).map(|p| &p.tag),
+            Some(PhraseTag::Clinic(PhraseKind::Synonym, _))
+        );
         let narrows = is_people
+            || is_body_part
+            || is_before_body_part
             || is_order
             || follows_condition
             || matches!(role(before), Some(Cue | Taking))
@@ -119,17 +158,11 @@ impl FragmentSplitter<'_> {
             || looks_medical(&pieces[at].shown);
         // A list of patients, or general knowledge about a topic: the word may be what matters.
         let is_bare_list = fragment.patients && fragment.topic.is_none() && fragment.ids.is_empty();
-        let is_general = fragment.topic.is_some()
-            && fragment.ids.is_empty()
-            && !fragment.has_subject()
-            && !fragment.who
-            && !fragment.cue
-            && !fragment.count
-            && !fragment.compare
-            && fragment.clinics.is_empty()
-            && fragment.verb;
+        if self.is_purpose(at) {
+            return false;
+        }
         ((narrows || is_bare_list) && !leads_on && !is_own)
-            || is_general
+            || asks_in_general(fragment)
             || asks_which
             || matches!(role(after), Some(Patients | OnePatient))
             || (pieces[at].capital && at > 0 && !self.reading.is_title_case)
@@ -138,6 +171,67 @@ impl FragmentSplitter<'_> {
                 && !fragment.has_subject()
                 && !fragment.who
                 && fragment.ids.is_empty())
+    }
+
+    /// Returns whether the word at `at` belongs to the purpose at the end of the fragment: "the list, for a lab
+    /// check".
+    fn is_purpose(&self, at: usize) -> bool {
+        const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection \
+             presentation conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio \
+             passagem conferência conferencia visita inspeção inspecao apresentação apresentacao";
+        let is_for = |p: &TaggedPhrase| is_one_of(&p.shown, "for para pra");
+        let Some(start) = self.pieces[..at].iter().rposition(is_for) else {
+            return false;
+        };
+        let rest = &self.pieces[start + 1..];
+        let is_object = |p: &TaggedPhrase| {
+            matches!(
+                p.tag,
+                PhraseTag::Term(_) | PhraseTag::Clinic(..) | PhraseTag::Id(..) | PhraseTag::Number
+            )
+        };
+        start > 0
+            && rest.iter().any(|p| is_one_of(&p.shown, PURPOSES))
+            && !rest.iter().any(is_object)
+    }
+
+    /// Returns whether the fragment only states something of a medicine, and its unknown word at `at` isn't
+    /// part of that: "there is a shortage of bisoprolol".
+    fn is_statement(&self, at: usize, fragment: &Fragment) -> bool {
+        let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
+        let follows_term = at > 0 && is_term(&self.pieces[at - 1]);
+        let has_medicine = fragment
+            .topic
+            .as_ref()
+            .is_some_and(SearchTopic::has_medicine);
+        let asks = fragment.asks() || fragment.what || fragment.patients || fragment.compare;
+        has_medicine
+            && !asks
+            && fragment.ids.is_empty()
+            && !follows_term
+            && !self.pieces[at].capital
+            && !looks_medical(&self.pieces[at].shown)
+    }
+
+    /// Decides about the unknown word of a statement by the next fragment: a question about the medicine tells
+    /// that the word is only the reason for it.
+    ///
+    /// # Errors
+    /// The refusal, if the fragment asks for something else.
+    pub(super) fn settle_statement(
+        &mut self,
+        refusal: PlanRefusal,
+        fragment: &Fragment,
+    ) -> Result<(), PlanRefusal> {
+        let asks = fragment.asks() || fragment.what || fragment.patients;
+        if asks && fragment.topic.is_none() && fragment.ids.is_empty() {
+            return Ok(());
+        }
+        if fragment.is_empty() {
+            self.refused_unless_asked.get_or_insert(refusal);
+            return Ok(());
+        }
+        Err(refusal)
     }
 
     fn unknown_word(&self, word: &str) -> PlanRefusal {
@@ -166,6 +260,24 @@ impl FragmentSplitter<'_> {
                 Err(PlanRefusal::Advice(piece.shown.clone()))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Takes the route or rhythm beside a medicine for a quality of it, which isn't searched: "oral retinoids",
+    /// "daily aspirin".
+    pub(super) fn qualify_medicines(&mut self) {
+        const ROUTES: &str = "oral orais topical topico topica tópico tópica topicos tópicos topicas \
+             tópicas systemic sistemico sistêmico sistémico inhaled inalado injectable injetavel injetável \
+             intravenous intravenoso endovenoso subcutaneous subcutaneo subcutâneo sublingual daily nightly long \
+             term long-term diario diário diaria diária diariamente";
+        let is_medicine = |p: &TaggedPhrase| matches!(&p.tag, PhraseTag::Term(t) if t.is_medicine);
+        if !self.pieces.iter().any(is_medicine) {
+            return;
+        }
+        for piece in &mut self.pieces {
+            if is_one_of(&piece.shown, ROUTES) {
+                piece.tag = PhraseTag::Vocabulary(WordRole::Qualifier);
+            }
         }
     }
 
@@ -215,6 +327,7 @@ impl FragmentSplitter<'_> {
     /// warfarin".
     pub(super) fn refuse_general_taking(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
         const INFINITIVES: &str = "tomar usar utilizar";
+        const ANYBODY: &str = "i you we one";
         let is_about_patients = fragment.patients
             || fragment.who
             || fragment.count
@@ -223,8 +336,10 @@ impl FragmentSplitter<'_> {
         let mut pairs = self.pieces.windows(2);
         let infinitive = pairs.find(|pair| {
             let [before, here] = pair else { return false };
-            let is_english = before.shown == "to" && matches!(&*here.shown, "take" | "use");
-            is_english || (before.shown != "a" && is_one_of(&here.shown, INFINITIVES))
+            let is_english = (before.shown == "to" || is_one_of(&before.shown, ANYBODY))
+                && matches!(&*here.shown, "take" | "use");
+            let is_purpose = before.shown == "used" && here.shown == "for";
+            is_english || is_purpose || (before.shown != "a" && is_one_of(&here.shown, INFINITIVES))
         });
         match infinitive {
             Some(pair) if fragment.topic.is_some() && !is_about_patients => {
@@ -287,6 +402,19 @@ impl FragmentSplitter<'_> {
             && fragment.clinics.is_empty()
             && !fragment.count
     }
+}
+
+/// Returns whether a fragment asks for general knowledge about a topic, of no patients.
+fn asks_in_general(fragment: &Fragment) -> bool {
+    fragment.topic.is_some()
+        && fragment.ids.is_empty()
+        && !fragment.has_subject()
+        && !fragment.who
+        && !fragment.cue
+        && !fragment.count
+        && !fragment.compare
+        && fragment.clinics.is_empty()
+        && fragment.verb
 }
 
 /// Returns whether a word ends as names of diseases do, in English or Portuguese.

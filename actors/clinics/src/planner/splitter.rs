@@ -14,7 +14,8 @@ use super::vocabulary::WordRole;
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
-const NEGATING_PAIRS: [(&str, &str); 10] = [
+const NEGATING_PAIRS: [(&str, &str); 11] = [
+    ("save", "for"),
     ("leaving", "out"),
     ("leave", "out"),
     ("not", "counting"),
@@ -52,6 +53,7 @@ pub(super) fn split_fragments(
         compares: false,
         last_id: None,
         refused_unless_noise: None,
+        refused_unless_asked: None,
     };
     let tokens = &query.tokens;
     let mut at = 0;
@@ -61,6 +63,7 @@ pub(super) fn split_fragments(
         if let Some(piece) = &mut piece {
             splitter.read_bare_number(piece);
             splitter.read_imperative(piece, tokens.get(at));
+            splitter.read_short_form(piece, tokens.get(at));
         }
         match piece {
             Some(piece) => splitter.add(piece)?,
@@ -68,9 +71,29 @@ pub(super) fn split_fragments(
         }
     }
     splitter.separate(true, Connector::Start)?;
+    if let Some(refusal) = splitter.refused_unless_asked {
+        return Err(refusal);
+    }
     let mut found = splitter.found;
     found.fragments = without_empty(found.fragments);
     Ok(found)
+}
+
+/// Returns whether a condition is told by those who have it: `hypertensives`, `epilépticos`.
+fn names_people(piece: &TaggedPhrase) -> bool {
+    const ENDINGS: [&str; 12] = [
+        "tensos", "tensas", "ticos", "ticas", "tics", "sives", "tados", "tadas", "nians", "nianos",
+        "eurs", "erers",
+    ];
+    let is_condition = matches!(&piece.tag, PhraseTag::Term(term) if !term.is_medicine);
+    is_condition
+        && !piece.shown.contains(' ')
+        && ENDINGS.iter().any(|ending| piece.shown.ends_with(ending))
+}
+
+/// Returns whether a phrase may stand before `mais` that compares: "toma-se mais losartana ou enalapril".
+fn may_compare(piece: &TaggedPhrase) -> bool {
+    piece.is_lead() || piece.tag == PhraseTag::Vocabulary(WordRole::Taking)
 }
 
 /// Removes the fragments that request nothing. What a verb or question word alone asks for is in a
@@ -88,6 +111,14 @@ fn without_empty(fragments: Vec<Fragment>) -> Vec<Fragment> {
             fragment.asked = asked_in == Some(fragment.sentence);
             asked_in = None;
             kept.push(fragment);
+        } else if fragment.all
+            && fragment.pronoun
+            && let Some(last) = kept.last_mut()
+            && last.sentence == fragment.sentence
+            && last.has_only_clinics()
+        {
+            // "dermatology, all of it"
+            last.all = true;
         } else if fragment.asks() && fragment.left_out.is_none() {
             match kept.last_mut() {
                 Some(last) if last.sentence == fragment.sentence => last.asked = true,
@@ -107,7 +138,7 @@ pub(super) struct FragmentSplitter<'a> {
     pub found: QueryFragments,
     /// Phrases of the fragment so far.
     pub pieces: Vec<TaggedPhrase>,
-    sentence: usize,
+    pub sentence: usize,
     connector: Connector,
     /// Negation before the fragment.
     negation: Option<String>,
@@ -119,6 +150,8 @@ pub(super) struct FragmentSplitter<'a> {
     last_id: Option<(usize, String)>,
     /// Refusal of an unknown word of the sentence, unless the sentence requests nothing.
     pub refused_unless_noise: Option<PlanRefusal>,
+    /// Refusal of an unknown word of a statement, unless a question about its medicine follows.
+    pub refused_unless_asked: Option<PlanRefusal>,
 }
 
 impl FragmentSplitter<'_> {
@@ -165,6 +198,24 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Reads `depois de` as a comparison with a time, and `c` or `w` after patients as `com` or `with`.
+    fn read_short_form(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        let next = next.and_then(QueryToken::as_word);
+        let is_before = |words| next.is_some_and(|word| is_one_of(&word.folded, words));
+        let role = |p: &TaggedPhrase| match p.tag {
+            PhraseTag::Vocabulary(role) => Some(role),
+            _ => None,
+        };
+        let before = self.pieces.last().and_then(role);
+        if piece.shown == "depois" && is_before("de do da dos das") {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Relative);
+        }
+        let is_people = matches!(before, Some(WordRole::Patients | WordRole::OnePatient));
+        if is_one_of(&piece.shown, "c w") && piece.tag == PhraseTag::Unknown && is_people {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Cue);
+        }
+    }
+
     fn add(&mut self, piece: TaggedPhrase) -> Result<(), PlanRefusal> {
         let role = match &piece.tag {
             PhraseTag::Vocabulary(role) => *role,
@@ -203,9 +254,7 @@ impl FragmentSplitter<'_> {
         }
         match role {
             // `mais` is also `more`: it compares before what is counted.
-            WordRole::Join
-                if piece.shown == "mais" && self.pieces.iter().all(TaggedPhrase::is_lead) =>
-            {
+            WordRole::Join if piece.shown == "mais" && self.pieces.iter().all(may_compare) => {
                 self.pieces.push(TaggedPhrase {
                     tag: PhraseTag::Vocabulary(WordRole::More),
                     ..piece
@@ -213,7 +262,9 @@ impl FragmentSplitter<'_> {
                 self.compares = true;
                 Ok(())
             }
-            WordRole::Join if piece.shown == "plus" => self.separate(false, Connector::Comma),
+            WordRole::Join if piece.shown == "plus" && !self.has_topic() => {
+                self.separate(false, Connector::Comma)
+            }
             WordRole::Join => self.separate(false, Connector::And),
             WordRole::Or => self.separate(false, Connector::Or),
             WordRole::Than => self.separate(false, Connector::Or),
@@ -232,8 +283,12 @@ impl FragmentSplitter<'_> {
             }
             WordRole::More => {
                 self.compares = true;
+                let separates = is_one_of(&piece.shown, "vs versus") && !self.pieces.is_empty();
                 self.pieces.push(piece);
-                Ok(())
+                match separates {
+                    true => self.separate(false, Connector::Or),
+                    false => Ok(()),
+                }
             }
             _ => {
                 self.pieces.push(piece);
@@ -251,7 +306,11 @@ impl FragmentSplitter<'_> {
     /// Ends the fragment. `stops` tells that the sentence ends too; `next` is the separator before
     /// the next fragment.
     fn separate(&mut self, stops: bool, next: Connector) -> Result<(), PlanRefusal> {
+        let stated = self.refused_unless_asked.take();
         let mut fragment = self.build()?;
+        if let Some(refusal) = stated {
+            self.settle_statement(refusal, &fragment)?;
+        }
         fragment.sentence = self.sentence;
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
@@ -285,6 +344,7 @@ impl FragmentSplitter<'_> {
 
     fn build(&mut self) -> Result<Fragment, PlanRefusal> {
         self.qualify_conditions();
+        self.qualify_medicines();
         self.refuse_unit()?;
         let mut fragment = read_roles(&self.pieces, self.registry)?;
         let is_negated = self.negation.is_some();
@@ -304,6 +364,8 @@ impl FragmentSplitter<'_> {
             refuse_names(&self.pieces, self.reading.is_title_case)?;
         }
         fragment.topic = build_topic(&self.pieces)?;
+        // "the medication of hypertensives"
+        fragment.patients |= self.pieces.iter().any(names_people);
         let has_medicine = fragment
             .topic
             .as_ref()
@@ -316,6 +378,8 @@ impl FragmentSplitter<'_> {
         }
         self.refuse_own_complaint(&fragment)?;
         self.refuse_order(&fragment, has_medicine)?;
+        // "did CARD-001 get losartan"
+        fragment.medication |= has_medicine && !fragment.ids.is_empty() && !fragment.record;
         if has_medicine {
             self.refuse_general_taking(&fragment)?;
         }

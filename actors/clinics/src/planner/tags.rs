@@ -32,7 +32,8 @@ impl TaggedPhrase {
     }
 
     pub fn is_filler(&self) -> bool {
-        self.tag == PhraseTag::Vocabulary(WordRole::Filler)
+        use WordRole::{Filler, Form};
+        matches!(self.tag, PhraseTag::Vocabulary(Filler | Form))
     }
 }
 

@@ -28,7 +28,7 @@ fn in_short(plan: &Plan) -> String {
     plan.steps.iter().map(step).collect::<Vec<_>>().join(" ")
 }
 
-fn planned(registry: ClinicRegistry, query: &str) -> String {
+pub(super) fn planned(registry: ClinicRegistry, query: &str) -> String {
     match Planner::new(Arc::new(registry)).plan(query) {
         Ok(plan) => in_short(&plan),
         Err(failure) => format!("failed: {}", failure.message),

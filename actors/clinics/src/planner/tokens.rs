@@ -6,8 +6,8 @@ use callboard_message::text::{fold, is_one_of, normalize};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum QueryToken {
     Word(QueryWord),
-    /// Comma or similar sign (`&`, `/`, `+`, `:`, a bracket, a dash between spaces): the words after
-    /// it may continue the clause.
+    /// Comma or similar sign (`/`, `:`, a bracket, a dash between spaces): the words after it may
+    /// continue the clause. `&` and `+` are read as the word `and`.
     Join,
     /// End of a sentence: `.`, `?`, `!`, `;` or a line break.
     Stop,
@@ -85,6 +85,15 @@ fn is_list_number(token: &QueryToken) -> bool {
     (1..=DIGITS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Abbreviations with a slash, and the words that they stand for.
+const SLASHED: [(&str, &str); 5] = [
+    (" w/o ", " without "),
+    (" w/", " with "),
+    (" c/", " com "),
+    (" s/", " sem "),
+    (" p/", " para "),
+];
+
 /// Words before the number of an id.
 pub(super) const NUMBER_WORDS: &str = "no nr num n number numero id";
 
@@ -92,7 +101,9 @@ pub(super) const NUMBER_WORDS: &str = "no nr num n number numero id";
 /// such as quotation marks, are dropped.
 pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
     let text = format!(" {}", normalize(text));
-    let text = text.replace(" w/o ", " without ").replace(" w/", " with ");
+    let text = SLASHED
+        .into_iter()
+        .fold(text, |text, (short, long)| text.replace(short, long));
     let chars: Vec<char> = text.chars().collect();
     let mut tokens = Vec::new();
     let mut word = String::new();
@@ -111,7 +122,8 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
         is_open = c == '(' || is_open && c != ')';
         match c {
             '.' if title => {}
-            ',' | '&' | '/' | '+' | ':' | '(' | ')' => tokens.push(QueryToken::Join),
+            ',' | '/' | ':' | '(' | ')' => tokens.push(QueryToken::Join),
+            '&' | '+' => end_word(&mut "and".to_owned(), &mut tokens),
             // A dash between two words.
             '-' if is_between_spaces(&chars, at) => tokens.push(QueryToken::Join),
             ';' | '.' | '?' | '!' | '\n' => tokens.push(QueryToken::Stop),
@@ -189,6 +201,8 @@ mod tests {
             ("-a- 'b' a\u{0}b", "a b a b"),
             ("Dr. Silva. Next", "dr silva . next"),
             ("CARD no. 7 w/o MS", "card no 7 without ms"),
+            ("acne c/ AVC s/ MS", "acne com avc sem ms"),
+            ("acne + MS & AVC", "acne and ms and avc"),
             ("1) acne 2) MS (3)", ", acne , ms , 3 ,"),
             ("", ""),
         ] {

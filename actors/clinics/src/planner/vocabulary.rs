@@ -84,6 +84,8 @@ pub(super) enum WordRole {
     /// Word for how severe a condition is, which the clinics don't record. It isn't searched, and
     /// the answer tells so.
     Qualifier,
+    /// Form of a medicine, such as `cream`: a filler beside a medicine or a patient id, else unknown.
+    Form,
     /// Filler word that doesn't change the request.
     Filler,
     /// Word for those who are left, such as `others`: they can be told where something was left out.
@@ -123,13 +125,13 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     ("than", Than),
     (
-        "patients people persons folks individuals outpatients inpatients clients guys pts ppl those ones cases whoever anyone anybody everyone everybody someone somebody takers \
-         users sufferers survivors roster census caseload cohort victims utilizadores vitimas \
-         pacientes pessoas aqueles aquelas casos doentes utentes usuarios individuos clientes malta galera alguem portador portadora portadores portadoras",
+        "patients people persons folks individuals outpatients inpatients clients guys pts ppl those ones cases whoever anyone anybody everyone everybody someone somebody takers any1 every1 \
+         users sufferers survivors roster census caseload cohort victims utilizadores vitimas population populacao \
+         pacientes pessoas aqueles aquelas casos doentes utentes usuarios individuos clientes malta galera pctes pcts pacs alguem portador portadora portadores portadoras",
         Patients,
     ),
     (
-        "patient pt person outpatient inpatient client pessoa individuo paciente doente utente usuario mr mrs ms dr sr sra senhor senhora",
+        "patient pt person outpatient inpatient client pessoa individuo paciente doente utente usuario pcte pac pct mr mrs ms dr sr sra senhor senhora",
         OnePatient,
     ),
     ("who who's whos whose whom who've quem qm", Who),
@@ -141,13 +143,13 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "medication medications medicine medicines meds med drug drugs prescription prescriptions pills tablets \
-         regimen rx script scripts \
+         regimen rx script scripts regimens \
          medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita receitas \
-         farmaco farmacos comprimidos",
+         farmaco farmacos comprimidos esquema esquemas",
         Medication,
     ),
     (
-        "dose doses dosage dosages frequency schedule dosagem dosagens posologia frequencia",
+        "dose doses dosage dosages strength strengths horario horarios frequency schedule dosing freq dosagem dosagens posologia frequencia",
         Dose,
     ),
     (
@@ -168,7 +170,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Pronoun,
     ),
     (
-        "all every everything entire whole todos todas todo toda tudo each cada",
+        "all every everything entire whole todos todas todo toda tudo each cada inteiro inteira inteiros inteiras",
         All,
     ),
     (
@@ -183,7 +185,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without lacking besides neither nor never \
+        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without exception lacking besides neither nor never \
          off minus nada nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
@@ -227,7 +229,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          teenager teenagers january february march april june july august september october november december monday \
          tuesday wednesday thursday friday saturday sunday sixty seventy eighty ninety hundred forty fifty thirty \
          twenty idade anos ano recentes homens homem mulheres mulher idoso idosa idosos idosas jovens criancas maiores \
-         menores masculino feminino janeiro fevereiro abril maio junho julho agosto setembro outubro novembro \
+         menores masculino feminino newly stopped discontinued quit refused refuses declined parou pararam suspendeu suspenderam largou largaram recusou \
+         recusaram interrompeu interromperam janeiro fevereiro abril maio junho julho agosto setembro outubro novembro \
          dezembro vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
         Filter,
     ),
@@ -261,6 +264,12 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     ("of de da do das dos del", Of),
     (
+        "injection injections injected shot shots jab jabs cream creams ointment ointments drops capsule capsules \
+         inhaler inhalers infusion infusions patch patches injecao injecoes pomada pomadas creme cremes gotas \
+         capsula capsulas adesivo adesivos",
+        Form,
+    ),
+    (
         "a an the two three any love hope hoping wonder wondering happen happens curious appreciate appreciated cheers thx \
          tks sec minute bother question questions wanted wants trying try colleague boss meeting audit call duty think maintained include includes included including lot lots bunch much kind kinds straight fine sure maybe perhaps apparently \
          basically simply nowadays lately overview some please pls plz kindly thanks thank you hello hi hey can could would will \
@@ -273,8 +282,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          very too across among within during through per via available existing present getting given \
          full complete how when where why while because whether moment time good morning afternoon \
          evening day ok okay yes nobody say says know interested looking waiting back \
-         injection injections injected shot shots jab jabs cream creams ointment drops capsule capsules inhaler infusion \
-         infusions books help helps asked earlier answer answers directly usual request requests said told mentioned previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
+         \
+         books help helps asked earlier answer answers directly usual request requests said told mentioned previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
          assigned attending attend attends visiting visit visits comes come remain working work shift rounds \
          round treating treats manage managed managing monitor monitored monitoring follows care cared \
          caring handle handled sorry story exactly single individual individually separately alone \
@@ -292,10 +301,10 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          me lhe nos se la aqui ali ai vez como onde quando porque ate sob durante dentro acompanha acompanhamos \
          acompanhados gente nosso nossa nossos nossas meu minha meus minhas estou estamos esta ta tao fazem fazer \
          andam anda saber sabe ajuda ajudar sim outro outra muito muita presente \
-         injecao injecoes injetavel pomada creme gotas capsula capsulas adesivo frequentam atende atendidos atendemos \
+         frequentam atende atendidos atendemos \
          acompanhamento vao vou ir cuidados cuida cuidamos trata tratamos desculpa desculpe individual \
          separado separadamente grupo grupos resumo relatorio coisa coisas lugar seguimos ficam fica \
-         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral inteira inteiro integral overall alright acesso access receber licenca vinculado vinculada vinculados vinculadas fall falls \
+         ficar mantem vindo vem vir afinal sera seria haver haja deixe deixa quer assim bem pergunta duvida obg valeu colega reuniao plantao turno mundo rol gentileza gostava inscrito inscrita inscritos inscritas houver facam pf pfv codigo codigos code codes relacao algo eu ele ela disse pedi falei anterior existentes disponiveis seguido seguida seguidos seguidas momento tempo agradeco completo completa geral integral overall alright acesso access receber licenca vinculado vinculada vinculados vinculadas fall falls \
          noon midday midnight lunch lunchtime breakfast dinner shortly soon urgent urgently immediately fast \
          rapidly hurry rush busy handover rundown breakdown snapshot recap briefing picture idea sense luck seeing \
          dealing coping struggling facing battling brilliant great awesome perfect nice lovely cool super wonderful \
@@ -310,7 +319,10 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          especificamente principalmente geralmente normalmente entretanto contudo todavia alias portanto logo pois \
          vivem vive viver convivem convive conviver vivendo convivendo almoco jantar cedo q vc vcs tb tbm cmg msm \
          mt mto td tds dps pq acometido acometidos afetado afetados nisso disso daqui dai nela nele deste desta \
-         desse dessa neste nesta nesse nessa num numa nuns numas dum duma",
+         desse dessa neste nesta nesse nessa num numa nuns numas dum duma set sets conjunto conjuntos dx hx enumeration enumeracao revisao habitual habituais recon reconciliation \
+         reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
+         registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
+         side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
 ];
@@ -319,8 +331,19 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 pub(super) const IDIOM_WORDS_MAX: usize = 4;
 
 /// Phrases that mean nothing beside a request, though their words may.
-const IDIOMS: [&str; 36] = [
+const IDIOMS: [&str; 47] = [
     "com urgencia",
+    "hoje em dia",
+    "on call",
+    "on duty",
+    "on shift",
+    "on the ward",
+    "on the phone",
+    "on the line",
+    "on the books",
+    "on hand",
+    "side by side",
+    "lado a lado",
     "com certeza",
     "com cuidado",
     "com calma",
@@ -378,7 +401,7 @@ const SPECIALTIES: &str = "pediatrics paediatrics pediatric paediatric psychiatr
      physiotherapy nutrition pediatria pediatra psiquiatria psiquiatra ortopedia ortopedista obstetricia obstetra \
      geriatria geriatra odontologia dentista fisioterapia nutricao gastro oncologic oncologico oncologicos \
      oncologica onco haemato hemato nephro nefro pneumo pulmo endocrino uro gyn gyno gineco ophthalmo oftalmo ent otorrino \
-     rheumato reumato psych psiq ortho orto peds maternity maternidade emergency emergencia urgencia icu uti physio \
+     rheumato reumato neuro cardio derm derma dermato psych psiq ortho orto peds maternity maternidade emergency emergencia urgencia icu uti physio \
      fisio dental";
 
 static ROLES_BY_WORD: WordTable<WordRole> = LazyLock::new(|| word_table(WORD_ROLES));
@@ -409,7 +432,7 @@ fn adverb_role(folded: &str) -> Option<WordRole> {
     role.filter(|role| matches!(role, Filler | Qualifier))
 }
 
-/// Returns the role of an English verb that requests or changes, from its form with `-ing`: `finding`.
+/// Returns the role of an English verb from its form with `-ing`: `finding`, `carrying`.
 fn gerund_role(folded: &str) -> Option<WordRole> {
     let stem = folded.strip_suffix("ing")?;
     let undoubled = stem.get(..stem.len().saturating_sub(1)).unwrap_or_default();
@@ -417,7 +440,7 @@ fn gerund_role(folded: &str) -> Option<WordRole> {
     let role = forms
         .into_iter()
         .find_map(|form| ROLES_BY_WORD.get(form.as_str()).copied());
-    role.filter(|role| matches!(role, Verb | Change | Send))
+    role.filter(|role| matches!(role, Verb | Cue | Taking | Change | Send))
 }
 
 /// Returns the role of a noun or adjective by another form of it: its plural, or in Portuguese the other
@@ -441,7 +464,7 @@ fn inflected_role(folded: &str) -> Option<WordRole> {
         known(stem.clone()).or_else(|| known(format!("{stem}s")))
     };
     plural
-        .filter(|role| matches!(role, Patients | Medication | Filler | Qualifier))
+        .filter(|role| matches!(role, Patients | Medication | Form | Filler | Qualifier))
         .or_else(|| of_other_gender().filter(|role| matches!(role, Filler | Qualifier)))
 }
 

@@ -1,0 +1,198 @@
+//! Tests of the parts of a question: what joins, stands alone, gives a reason or narrows.
+
+use super::tests::planned;
+use crate::plan::samples::three_clinics;
+
+fn check(rows: &[(&str, &str)]) {
+    for (query, expect) in rows {
+        assert_eq!(planned(three_clinics(), query), *expect, "{query}");
+    }
+}
+
+fn check_refused(rows: &[(&str, &str)]) {
+    for (query, says) in rows {
+        let plan = planned(three_clinics(), query);
+        assert!(
+            plan.starts_with("refused: ") && plan.contains(says),
+            "{query}: {plan}"
+        );
+    }
+}
+
+/// Goal: a condition and a medicine that are joined are one search; two conditions, and a request with a
+/// verb, stay two. Method: rows in both languages, with twins.
+#[test]
+fn condition_and_medicine_join() {
+    check(&[
+        ("hypertension + losartan", "a:query(hypertension losartan)"),
+        ("hypertension & losartan", "a:query(hypertension losartan)"),
+        ("psoríase e adalimumab", "b:query(psoríase adalimumab)"),
+        (
+            "migraine and propranolol - who has both?",
+            "c:query(migraine propranolol)",
+        ),
+        (
+            "who takes bisoprolol plus furosemide in cardiology",
+            "a:query(bisoprolol furosemide)",
+        ),
+        ("acne + hypertension", "b:query(acne) a:query(hypertension)"),
+        (
+            "psoriasis vs acne: which has more patients",
+            "b:query(psoriasis) b:query(acne)",
+        ),
+        (
+            "show heart failure patients; only those on carvedilol",
+            "a:query(heart failure carvedilol)",
+        ),
+    ]);
+}
+
+/// Goal: a clinic's list isn't narrowed by a topic of another clinic; a place before a topic still is one.
+/// Method: rows in both languages, with twins.
+#[test]
+fn lists_stand_alone() {
+    check(&[
+        (
+            "list dermatology, and also who has migraine",
+            "b:list_patients c:query(migraine)",
+        ),
+        (
+            "lista da cardiologia e também quem tem psoríase na dermatologia",
+            "a:list_patients b:query(psoríase)",
+        ),
+        (
+            "cardiology list and neurology patients with migraine",
+            "a:list_patients c:query(migraine)",
+        ),
+        (
+            "show dermatology and migraine patients",
+            "b:list_patients c:query(migraine)",
+        ),
+        ("check dermatology: who has psoriasis", "b:query(psoriasis)"),
+        (
+            "a cardiologia inteira, e a neurologia também",
+            "a:list_patients c:list_patients",
+        ),
+        ("dermatology, all of it", "b:list_patients"),
+        ("cardiologia completa", "a:list_patients"),
+        (
+            "patient ids of the dermatology and neurology clinics",
+            "b:list_patients c:list_patients",
+        ),
+        (
+            "list them all, every clinic",
+            "a:list_patients b:list_patients c:list_patients",
+        ),
+        (
+            "quem não toma losartan na cardiologia",
+            "a:query(losartan) a:list_patients-1",
+        ),
+        (
+            "who has acne, check every clinic",
+            "a:query(acne) b:query(acne) c:query(acne)",
+        ),
+    ]);
+    check_refused(&[
+        ("dermatology", "Say which you want"),
+        ("quem não toma losartan", "leave out"),
+    ]);
+}
+
+/// Goal: the reason before a question isn't searched, and doesn't refuse it; a word that narrows what is
+/// asked still does. Method: statements before a question, alone, and about the medicine itself.
+#[test]
+fn reasons_precede_questions() {
+    let everywhere = "a:query(furosemide) b:query(furosemide) c:query(furosemide)";
+    check(&[
+        (
+            "we've had a recall on a batch of furosemide, who's getting it?",
+            everywhere,
+        ),
+        (
+            "There is a shortage of furosemide. Which patients are affected?",
+            everywhere,
+        ),
+        (
+            "preciso da lista da cardiologia para a auditoria",
+            "a:list_patients",
+        ),
+        (
+            "doing drug recon, need dose and freq for everything CARD-001 takes",
+            "a:check_medications(CARD-001)",
+        ),
+        (
+            "who is in cardiology? I'm on call tonight",
+            "a:list_patients",
+        ),
+    ]);
+    check_refused(&[
+        ("there is a shortage of furosemide", "shortage"),
+        ("who takes the recalled furosemide batch", "recalled"),
+        (
+            "there is a shortage of furosemide, who has acne",
+            "shortage",
+        ),
+    ]);
+}
+
+/// Goal: no filter is dropped because of where it stands, and none is searched as text. Method: times and
+/// numbers after a separator; routes, rhythms and forms of medicines; whether a medicine was stopped.
+#[test]
+fn filters_are_kept() {
+    check_refused(&[
+        ("doentes com enxaqueca depois de 2022", "depois"),
+        ("acne patients, 2021", "2021"),
+        ("who stopped warfarin", "stopped"),
+        ("quem parou a varfarina", "parou"),
+        ("which patients use an inhaler", "inhaler"),
+        ("quem tem a pele seca", "seca"),
+        ("can you take aspirin with warfarin?", "physician"),
+        ("what is losartan used for", "physician"),
+    ]);
+    check(&[
+        (
+            "cardiology patients on oral methotrexate",
+            "a:query(methotrexate)",
+        ),
+        ("daily aspirin in cardiology", "a:query(aspirin)"),
+        (
+            "lista da cardiologia, depois a da neurologia",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "who uses hydrocortisone cream in dermatology",
+            "b:query(hydrocortisone)",
+        ),
+    ]);
+}
+
+/// Goal: what is asked of each patient is found wherever the words for it stand. Method: rows.
+#[test]
+fn each_patients_data() {
+    let of_psoriasis = "b:query(psoriasis) b:check_medications*1";
+    check(&[
+        (
+            "drugs used by people with psoriasis, per patient",
+            of_psoriasis,
+        ),
+        (
+            "per patient, the drugs taken by those with psoriasis",
+            of_psoriasis,
+        ),
+        ("treatments of the patients with psoriasis", of_psoriasis),
+        ("patients in treatment of psoriasis", "b:query(psoriasis)"),
+        (
+            "os prontuários de quem tem psoríase",
+            "b:query(psoríase) b:get_patient*1",
+        ),
+        (
+            "a medicação dos hipertensos",
+            "a:query(hypertension) a:check_medications*1",
+        ),
+        ("NEUR-004: medication?", "c:check_medications(NEUR-004)"),
+        (
+            "CARD-001, NEUR-004: medications",
+            "a:check_medications(CARD-001) c:check_medications(NEUR-004)",
+        ),
+    ]);
+}
