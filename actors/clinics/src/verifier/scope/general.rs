@@ -8,7 +8,8 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
+use super::reports::is_report;
+use super::sentence::{JOINED, LABELLED, OPENS, is_nominal};
 
 /// Maximum distance, in words, from a frame to what it says about health.
 const NEAR_WORDS: usize = 12;
@@ -31,6 +32,9 @@ const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos c
 /// Verbs of what the program doesn't do, after `do not`.
 const UNDONE: &str =
     "know have give make diagnose prescribe offer provide store hold understand keep";
+/// Participles of what a record holds, after a form of `be`.
+const FILED: &str = "mentioned named noted entered filed stored written quoted cited described mencionado mencionada citado \
+    citada escrito escrita referido referida descrito descrita";
 /// Units of a dose after a number.
 const DOSE_UNITS: &str = "mg mcg ug ml g iu ui units unidades puffs puff jatos gotas drops sprays";
 /// Persons and places of care that a referral to is a decision about treatment.
@@ -103,7 +107,7 @@ impl SentenceReading<'_, '_> {
     }
 
     /// Returns whether a judgement is left to care from `n` on: "only a physician can say …".
-    fn is_left_to_care(&self, n: usize) -> bool {
+    pub fn is_left_to_care(&self, n: usize) -> bool {
         self.any(n + 1, n + 5, CARE | ROLE)
             && is_one_of!(self.word(n), "only so apenas cabe question pergunta")
     }
@@ -127,7 +131,26 @@ impl SentenceReading<'_, '_> {
             && !all.clone().any(|n| acts(n) || self.is(n, CONDITION))
     }
 
-    fn is_health(&self, n: usize) -> bool {
+    /// Returns whether the sentence ends with the source of what it says of a patient: "…, as the
+    /// paramedic showed her", "…, by her own account".
+    fn has_source(&self) -> bool {
+        let len = self.tokens.len();
+        let is_source = |n: usize| {
+            let until = len.min(n + 7);
+            n > 0
+                && self.tokens[n].has(OPENS)
+                && is_one_of!(
+                    self.word(n),
+                    "as like by per says como conforme segundo diz contou conta"
+                )
+                && (self.any(n, until, SAID | TOLD | DOCUMENT | DOCUMENT_VERB | ROLE)
+                    || (n..until)
+                        .any(|at| is_one_of!(self.word(at), "account diary words showed relato")))
+        };
+        !self.has_you && self.any(0, len, PATIENT | PAST | WAS) && (0..len).any(is_source)
+    }
+
+    pub fn is_health(&self, n: usize) -> bool {
         let is_dose = n > 0 && self.is(n - 1, NUMBER) && is_one_of!(self.word(n), DOSE_UNITS);
         is_dose
             || !is_one_of!(self.word(n), OWN_RESULTS)
@@ -141,7 +164,8 @@ impl SentenceReading<'_, '_> {
 struct TalkReading<'r, 'a, 't> {
     r: &'r SentenceReading<'a, 't>,
     health: Vec<bool>,
-    /// Whether the sentence forbids a change without medical advice, or leaves a judgement to care.
+    /// Whether the sentence forbids a change without medical advice, leaves a judgement to care, or
+    /// names the source of what it says of a patient.
     is_safeguard: bool,
 }
 
@@ -153,6 +177,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let forbids = (0..r.tokens.len()).find(|n| r.is(*n, NEG));
         let is_left_to_care = (0..r.tokens.len()).any(|n| r.is_left_to_care(n));
         let is_safeguard = is_left_to_care
+            || r.has_source()
             || forbids.is_some_and(|from| {
                 (from..r.tokens.len())
                     .any(|n| r.is(n, HESITATE) && r.any(n + 1, n + 8, CARE | ROLE))
@@ -273,8 +298,10 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
     fn is_excused(&self, n: usize) -> bool {
         let r = self.r;
         let (from, to) = self.clause(n);
-        let is_recorded = (from..to)
-            .any(|at| r.is(at, RECORDED) && r.any(at.saturating_sub(3), at, IS | WAS | HAVE | NEG));
+        let is_recorded = (from..to).any(|at| {
+            (r.is(at, RECORDED) || is_one_of!(r.word(at), FILED))
+                && r.any(at.saturating_sub(3), at, IS | WAS | HAVE | NEG)
+        });
         is_recorded
             || r.any(from, n, SYSTEM | DOCUMENT)
             || r.any(n + 1, to.min(n + 7), SYSTEM)
@@ -409,6 +436,17 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         if !is_verb || !ordered || !r.opens(n) || is_nominal(r.tokens, n) {
             return None;
         }
+        // "Sleep came back", "por ter o rim fraco": a noun, and the infinitive of a reason.
+        let is_noun = r.is(n, BASE)
+            && !r.is(n, POLITE)
+            && (r.is(n + 1, IS | WAS | SAID)
+                || is_one_of!(
+                    r.word(n + 1),
+                    "came went got felt became did returned stayed lasted helped"
+                ));
+        if is_noun || n > 0 && r.word(n - 1) == "por" && r.is(n, INFINITIVE) {
+            return None;
+        }
         if let Some(end) = self.referred(n) {
             return self.prescribes(n, end);
         }
@@ -429,7 +467,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         if refers && !r.any(n + 1, object, IF) && (n + 1..object).all(|at| r.word(at) != "for") {
             return None;
         }
-        let asks_for = matches!(r.word(n + 1), "for");
+        let asks_for = (n + 1..object.min(n + 5)).any(|at| r.word(at) == "for");
         if r.is(n, ORDINARY) && !r.is(object, BODY | TREATMENT | LIFESTYLE) && !refers && !asks_for
         {
             return None;
@@ -501,9 +539,14 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let is_unclear = r.any(n.saturating_sub(2), n, NEG)
             && is_one_of!(r.word(n), "clear claro evident certain sure evidente");
         let is_place = is_one_of!(r.word(n + 1), "in on under twice once no na nos nas em");
+        // "The skin was clear by Christmas" isn't "it is clear that …".
+        let is_state = is_one_of!(r.word(n), "clear claro evident evidente obvious obvio")
+            && !is_one_of!(r.word(n + 1), "that que case sign caso sinal")
+            && !r.tokens.get(n + 1).is_some_and(|next| next.has(OPENS));
         let doubts = is_one_of!(r.word(n), "duvida doubt")
             && !(n.saturating_sub(3)..n).any(|at| r.is(at, DENIAL));
         if doubts
+            || is_state
             || !r.is(n, HEDGE) && !concludes
             || is_unclear
             || is_place && r.word(n).starts_with("appear")

@@ -299,7 +299,7 @@ const WORDS: &[(Class, &str)] = &[
         anticonvulsant anticonvulsants anticonvulsivante antiviral antivirals antifungal antifungals antifungico \
         anti-inflamatorio anti-inflamatorios estatina estatinas vaccine vaccines vacina vacinas patch patches spray \
         immunosuppressant immunosuppressants imunossupressor biologic biologics biologico biologicos laxative \
-        laxatives laxante chemo placebo remedy remedies homeopathy homeopatia herbal fitoterapico"),
+        laxatives laxante bombinha bombinhas puffer adesivo adesivos ampola ampolas chemo placebo remedy remedies homeopathy homeopatia herbal fitoterapico"),
     (MEDICINE | TREATMENT, "treatment treatments therapy therapies tratamento tratamentos terapia terapias \
         terapeutica regimen regime esquema"),
     (UNIT, "mg mcg ug ml iu ui g gram grams grama gramas milligram milligrams miligrama miligramas tab tabs cap caps \
@@ -313,13 +313,13 @@ const WORDS: &[(Class, &str)] = &[
         operacao quimioterapia radioterapia dialise transplante ablacao angioplastia biopsia transfusao fisioterapia \
         psicoterapia fototerapia cateterismo endoscopia colonoscopia ressonancia tomografia ecografia ultrassom \
         ultrassonografia internamento internacao hospitalization admission reabilitacao vaccination vacinacao \
-        excision resection procedure procedimento oxygen oxigenio test tests exame exames"),
+        hemodialysis hemodialise extraction extracao mammogram mamografia puncture puncao excision resection procedure procedimento oxygen oxigenio test tests exame exames"),
     (LIFESTYLE, "exercising drinking running salt alcohol coffee caffeine sugar diet exercise exercises smoking weight sodium gluten dairy sun \
         sunlight fasting bed rest sal alcool cafe cafeina acucar dieta exercicio exercicios tabaco peso gluten sol \
         jejum repouso sunscreen tea cha wine vinho sauna driving fluids liquids liquidos cigarros cigarettes food \
         foods alimentos potassium water agua hydration ice gelo"),
     (CARE, "hospital hospitals er emergency ambulance clinic clinica healthcare professional professionals 911 112 \
-        192 999 samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
+        192 999 helpline hotline paramedic paramedics samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
     (CARE | ROLE, "doctor doctors physician physicians gp gps specialist specialists surgeon surgeons nurse nurses \
         pharmacist pharmacists clinician clinicians practitioner consultant medico medica medicos medicas especialista \
         especialistas cirurgiao enfermeiro enfermeira farmaceutico farmaceutica doutor doutora"),
@@ -365,7 +365,7 @@ const WORDS: &[(Class, &str)] = &[
         prescritas recomendado recomendada recomendados recomendadas indicado indicada sugerido sugerida receitado \
         receitada proposto proposta solicitado solicitada"),
     (SAID, "quoted words citacao palavras said stated wrote noted explained requested discussed reported recorded attempted tried managed recomendou \
-        recomendaram aconselhou prescreveu sugeriu indicou orientou disse informou explicou pediu solicitou propos \
+        recomendaram aconselhou prescreveu asked spoke talked sugeriu indicou orientou disse informou explicou pediu solicitou propos \
         receitou relatou referiu registrou registou anotou combinou planejou planeou tentou ponderou mandou"),
     (DOCUMENT, "form leaflet consent bula folheto termo formulario record records note notes chart report letter summary file history entry entries documentation \
         prescription plan log prontuario ficha registo registro registos registros nota notas relatorio laudo historico \
@@ -384,7 +384,7 @@ const WORDS: &[(Class, &str)] = &[
         preferivel razoavel imprescindivel fundamental crucial sensato util benefico aconselhado sugerido sugerida proposed proposto \
         obrigatorio urgente needed"),
     (NEEDLESS, "unnecessary needless pointless desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
-        dispensaveis inutil exagero exaggeration overreaction overkill useless waste perda"),
+        dispensaveis escusa escusas escusam escusado escusada inutil exagero exaggeration overreaction overkill useless waste perda"),
     (IS, "is are be being am e sao seja sejam esta estao ser becomes seria seriam sera serao would"),
     (WAS, "was were been had foi foram fora sido era eram teria havia tinha tendo recebeu"),
     (BREAK, "so therefore thus hence but however please you your yourself voce voces vc tu teu tua teus tuas portanto \
@@ -406,7 +406,7 @@ const WORDS: &[(Class, &str)] = &[
         considere considerar considera experimente tente tentar lembre lembrar certifique garanta pense pensar opte \
         optar procure aposte worth vale hora time"),
     (COMPLAINT, "symptom symptoms pain bleeding result results warning warnings chest lump signs sign fever rash \
-        palpitations dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
+        palpitations redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
         lesion allergy vomiting seizure seizures fainting sintoma sintomas dor dores sangramento resultado resultados \
         peito febre tontura fraqueza inchaco palpitacoes sinais alerta alertas mancha caroco nodulo advice conselho \
         orientacao orientacoes hemorragia alarme alteracao alteracoes abnormality readings cough tosse bleeds hurts bleed hurt sangrar sangra doer doi"),

@@ -11,10 +11,13 @@ mod diagnosis;
 mod frames;
 mod general;
 mod hit;
+mod implied;
 mod lexicon;
 mod orders;
+mod reader;
 mod reading;
 mod record;
+mod reports;
 mod sentence;
 
 use std::borrow::Cow;
@@ -53,18 +56,20 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         let tokens = &text.tokens[sentence.from..sentence.to];
         let context = (sentence.end, follows_address);
         if let Some(has_you) = harmless.has_you(tokens, context) {
-            follows_address = has_you && sentence.end == ';';
+            follows_address = has_you && matches!(sentence.end, ';' | '?');
             return None;
         }
         let mut reading = SentenceReading::new(tokens, sentence.end, records);
         general::cover_disclaimers(&mut reading);
         reading.follows_address = follows_address;
-        follows_address = reading.has_you && sentence.end == ';';
+        follows_address = reading.has_you && matches!(sentence.end, ';' | '?');
         hits.clear();
         orders::find(&reading, &mut hits);
         care::find(&reading, &mut hits);
         diagnosis::find(&reading, &mut hits);
         general::find(&reading, &mut hits);
+        implied::find(&reading, &mut hits);
+        reader::find(&reading, &mut hits);
         if hits.is_empty() {
             harmless.insert(tokens, context, reading.has_you);
             return None;

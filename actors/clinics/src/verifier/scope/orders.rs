@@ -5,7 +5,8 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::sentence::{JOINED, LABELLED, OPENS, is_nominal, is_report};
+use super::reports::is_report;
+use super::sentence::{JOINED, LABELLED, OPENS, is_nominal};
 
 const KIND: &str = "prescribing";
 
@@ -93,6 +94,10 @@ impl SentenceReading<'_, '_> {
         if counts {
             return Some(n + 2);
         }
+        // "If you miss a tablet, take two."
+        if next.is(NUMBER) && self.is(n, DOSE_VERB) && self.medicine_before(n, OBJECT_WORDS) {
+            return Some(n + 1);
+        }
         if is_pronoun || continues {
             return Some(n + 1);
         }
@@ -149,7 +154,7 @@ impl SentenceReading<'_, '_> {
                 let word = self.word(*at);
                 matches!(
                     word,
-                    "to" | "who" | "they" | "we" | "i" | "did" | "does" | "for" | "para"
+                    "to" | "who" | "they" | "we" | "i" | "did" | "does" | "para"
                 ) || self.is(*at, OBLIGE | ABLE | WILL)
             })
             // A clause of purpose depends on the order after it: "to lower the pressure, add …".
@@ -251,6 +256,12 @@ fn imperative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     if !r.opens(n) || r.is_safeguard(n) {
+        return None;
+    }
+    // "Give the patient's number."
+    if is_one_of!(r.word(n), "give use try add put") && r.any(n + 1, n + 5, SYSTEM)
+        || r.word(n) == "give" && r.any(n + 1, n + 3, PATIENT) && r.word(n + 3) == "number"
+    {
         return None;
     }
     let stands_alone = n + 1 >= r.tokens.len() || r.is(n + 1, URGENT);
@@ -577,7 +588,8 @@ fn judged_treatment(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
                 | "elevada"
         );
         let stated = (n.saturating_sub(2)..n).any(|at| r.is(at, IS) || r.word(at) == "e");
-        return (amount && stated && r.medicine_before(n, 8))
+        let is_dosed = r.medicine_before(n, 8) || r.any(n.saturating_sub(8), n, UNIT);
+        return (amount && stated && is_dosed)
             .then(|| hit(n.saturating_sub(8), n + 1, r.has_you))
             .flatten();
     }
@@ -685,7 +697,8 @@ fn unreported_change(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         changes && r.is(n, INFINITIVE) && !(n > 0 && r.is(n - 1, IS | WAS))
     };
     const DEPENDS: &str = "who which only so apenas whether used able";
-    let is_excused = r.any(0, n, NEG | ROLE | TELL | IF | PATIENT)
+    let is_excused = (n + 1..r.tokens.len()).any(|at| r.is_left_to_care(at))
+        || r.any(0, n, NEG | ROLE | TELL | IF | PATIENT)
         || (n.saturating_sub(6)..n).any(|at| is_one_of!(r.word(at), DEPENDS));
     if !is_proposed || is_excused {
         return None;

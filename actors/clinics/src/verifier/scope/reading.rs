@@ -1,10 +1,10 @@
 //! One sentence as the rules read it.
 
-use callboard_message::is_one_of;
-
-use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE, TELL, YOU};
+use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE};
+use super::reader::{addresses_reader, has_you, names_reader};
 use super::record::RecordedText;
-use super::sentence::{JOINED, OPENS, Token, reported};
+use super::reports::reported;
+use super::sentence::{OPENS, Token};
 
 /// Number of words at the beginning of a sentence among which a question may open, after a label
 /// such as "Doctor:".
@@ -20,7 +20,9 @@ pub(super) struct SentenceReading<'a, 't> {
     pub has_you: bool,
     /// Whether it does so by a name, or speaks of whoever asks.
     pub names_reader: bool,
-    /// Whether the sentence before, up to a semicolon, addresses the reader.
+    /// Whether it addresses whoever reads, by a vocative or a relative clause.
+    pub is_addressed: bool,
+    /// Whether the sentence before, up to a semicolon or question mark, addresses the reader.
     pub follows_address: bool,
     /// Sign that ends the sentence.
     pub end: char,
@@ -32,13 +34,15 @@ impl<'a, 't> SentenceReading<'a, 't> {
         let asks = |(n, token): (usize, &Token<'_>)| {
             token.has(OPENS) && token.is(INTERROGATIVE) && !(n > 0 && token.is(DOCUMENT_VERB))
         };
-        let names_reader = names_reader(tokens);
+        let is_addressed = addresses_reader(tokens);
+        let names_reader = is_addressed || names_reader(tokens);
         Self {
             tokens,
             covered: reported(tokens),
             is_question: end == '?' && tokens.iter().enumerate().take(QUESTION_WORDS).any(asks),
             has_you: names_reader || has_you(tokens),
             names_reader,
+            is_addressed,
             follows_address: false,
             end,
             records,
@@ -62,31 +66,4 @@ impl<'a, 't> SentenceReading<'a, 't> {
             .iter()
             .any(|token| token.is(class))
     }
-}
-
-/// Names by which a text addresses a program or a person who reads it.
-const READERS: &str = "ai assistant assistants chatbot bot llm reader readers asker assistente assistentes leitor \
-    leitora leitores ia";
-
-/// Returns whether a sentence addresses the reader by a name, or tells something to whoever asks.
-fn names_reader(tokens: &[Token<'_>]) -> bool {
-    let asks = |n: usize| {
-        let next = tokens.get(n + 1).map_or("", |next| next.word);
-        tokens[n].is(TELL) && matches!(next, "quem" | "whoever" | "anyone")
-            || matches!(tokens[n].word, "quem" | "whoever" | "anyone")
-                && is_one_of!(
-                    next,
-                    "le ler leia esta estiver reads reading is opens abrir perguntar",
-                )
-    };
-    (0..tokens.len()).any(|n| is_one_of!(tokens[n].word, READERS) || asks(n))
-}
-
-/// Returns whether a sentence addresses the reader by a pronoun, "thank you" aside.
-fn has_you(tokens: &[Token<'_>]) -> bool {
-    tokens.iter().enumerate().any(|(n, token)| {
-        let is_clitic = token.has(JOINED) && matches!(token.word, "te" | "vos" | "lhe");
-        (token.is(YOU) || is_clitic)
-            && !(n > 0 && matches!(tokens[n - 1].word, "thank" | "thanking"))
-    })
 }

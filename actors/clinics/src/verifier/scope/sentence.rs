@@ -3,17 +3,15 @@
 use callboard_message::is_one_of;
 use foldhash::HashMap;
 
-use super::lexicon::{
-    BASE, BREAK, CHANGE, Class, DETERMINER, DOCUMENT, DOCUMENT_VERB, GERUND, IS, LEAD, NUMBER,
-    PATIENT, RECOMMENDED, RECORDED, ROLE, SAID, TOLD, VISIT, WAS, YOU, class_of,
-};
+use super::lexicon::{BASE, CARE, CHANGE, Class, GERUND, NUMBER, PATIENT, VISIT, class_of};
 
 /// Word of a text, with its classes and with what stands before it.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Token<'a> {
     pub word: &'a str,
     pub class: Class,
-    /// Signs before the word: [`OPENS`], [`CELL`], [`LINE`], [`LABELLED`], [`JOINED`].
+    /// Signs before the word: [`OPENS`], [`CELL`], [`LINE`], [`LABELLED`], [`JOINED`], [`QUOTE`],
+    /// [`CLOSES`].
     pub before: u8,
 }
 
@@ -38,8 +36,10 @@ pub(super) const LABELLED: u8 = 8;
 /// The word is joined to the one before by a hyphen.
 pub(super) const JOINED: u8 = 16;
 
-/// The word stands after a quotation mark.
+/// The word stands directly after a quotation mark.
 pub(super) const QUOTE: u8 = 32;
+/// A quotation mark stands between the word before and this one, with other signs behind it.
+pub(super) const CLOSES: u8 = 64;
 
 /// Range of the tokens of one sentence.
 pub(super) struct Sentence {
@@ -137,6 +137,13 @@ impl<'a> Text<'a> {
                 _ => {}
             }
         }
+        // "Waiting room", "out-of-hours line": places of care by the word before.
+        if let Some(before) = self.tokens.last()
+            && (word == "room" && matches!(before.word, "waiting" | "emergency" | "consulting")
+                || word == "line" && matches!(before.word, "hours" | "help" | "advice" | "crisis"))
+        {
+            class |= CARE;
+        }
         self.tokens.push(Token {
             word,
             class,
@@ -185,18 +192,28 @@ fn read_gap(gap: &str, previous: Option<&str>, next: &str) -> (u8, Option<char>)
             '*' if lines > 0 && gap[n + 1..].starts_with(' ') => end = end.or(Some('*')),
             ':' => before |= OPENS | LABELLED,
             '\'' => {}
-            '"' => before |= OPENS | QUOTE,
+            '"' if n + 1 == gap.len() => before |= OPENS | QUOTE,
+            '"' => before |= OPENS | CLOSES,
             _ => before |= OPENS,
         }
     }
     if spaces > 1 {
         before |= OPENS | CELL;
     }
+    // "Will it heal?", she asked.
+    let goes_on = || gap.contains("\",") || is_one_of!(next, CONTINUATIONS);
+    if before & CLOSES != 0 && lines == 0 && matches!(end, Some('.' | '?' | '!')) && goes_on() {
+        end = None;
+    }
     if lines > 1 {
         end = end.or(Some('\n'));
     }
     (before, end)
 }
+
+/// Words by which a sentence goes on after a quotation that ends with a sign of its own.
+const CONTINUATIONS: &str =
+    "is was asked said wrote wondered reads stands perguntou disse quis escreveu foi pergunta";
 
 /// Returns whether a full stop ends a sentence. `rest` is what stands between it and the next word.
 fn ends_sentence(rest: &str, previous: Option<&str>, next: &str) -> bool {
@@ -274,102 +291,6 @@ const BARE_CONTRACTIONS: &[(&str, &str, &str)] = &[
     ("lets", "let", "us"),
 ];
 
-/// Returns for each token of a sentence whether a report covers it: "was told to …", "Dr. Lima
-/// advised …", "foi orientada a …", "according to the record, …". A report ends at a word such as
-/// `so`, at a word that addresses the reader, and at a line break after a complete phrase.
-pub(super) fn reported(tokens: &[Token<'_>]) -> Vec<bool> {
-    let mut covered = Vec::with_capacity(tokens.len());
-    let (mut is_covered, mut concedes, mut is_quoted) = (false, false, false);
-    for (n, token) in tokens.iter().enumerate() {
-        // Speech that is reported in quotation marks may address anybody.
-        if token.has(QUOTE) {
-            let speaks = |at: usize| is_one_of!(tokens[at].word, SPEAKING) || tokens[at].is(SAID);
-            is_quoted = !is_quoted && (n.saturating_sub(3)..n).any(speaks);
-        }
-        let wraps = n > 0 && tokens[n - 1].word.len() <= 4;
-        if token.is(BREAK) || token.has(LINE) && !wraps {
-            is_covered = false;
-        }
-        concedes |= is_one_of!(token.word, CONCESSIONS);
-        // "Although Dr. Lima advised rest, start …": the report ends with its clause.
-        if concedes && n > 0 && token.has(OPENS) {
-            (is_covered, concedes) = (false, false);
-        }
-        covered.push(is_covered || is_quoted);
-        is_covered = is_covered || is_report(tokens, n);
-    }
-    covered
-}
-
-/// Words before speech in quotation marks, beside past forms of saying.
-const SPEAKING: &str = "says say quote quotes form leaflet states reports diz refere relata bula folheto termo consent";
-
-/// Conjunctions whose clause may report something that the rest of the sentence goes against.
-const CONCESSIONS: &str = "although though despite while embora apesar mesmo";
-
-/// Returns whether a report begins with the token at `n`.
-pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
-    let token = &tokens[n];
-    let before = |distance: usize| n.checked_sub(distance).map(|at| &tokens[at]);
-    let near = |class: Class| (1..=2).any(|d| before(d).is_some_and(|t| t.is(class)));
-    let is_present = near(IS) && !near(WAS);
-    if token.is(TOLD) {
-        return !is_present || before(1).is_some_and(|t| t.word == "been");
-    }
-    if token.is(RECOMMENDED) {
-        let has_subject = before(1)
-            .is_some_and(|t| !t.is(IS) && !t.is(LEAD) && !matches!(t.word, "mais" | "most"));
-        return !is_present && has_subject || near(WAS);
-    }
-    if token.is(RECORDED) {
-        // "The recorded dose should be doubled."
-        return !before(1).is_some_and(|t| t.is(DETERMINER));
-    }
-    if token.is(SAID) {
-        return n > 0;
-    }
-    if token.is(DOCUMENT_VERB) {
-        return (1..=3).any(|d| before(d).is_some_and(|t| t.is(DOCUMENT)))
-            || matches!(token.word, "says" | "reports" | "diz" | "refere")
-                && n < 4
-                && near(PATIENT)
-            || (1..=4).any(|d| before(d).is_some_and(|t| t.is(ROLE)) && names_one(tokens, n - d));
-    }
-    let next = tokens.get(n + 1);
-    match token.word {
-        "according" => next.is_some_and(|t| t.word == "to"),
-        "per" | "segundo" | "conforme" => {
-            let source = |t: &Token<'_>| t.is(DOCUMENT | ROLE);
-            next.is_some_and(|t| source(t) || t.is(DETERMINER))
-                && tokens[n + 1..].iter().take(3).any(source)
-        }
-        "acordo" => next.is_some_and(|t| t.word == "com"),
-        _ => false,
-    }
-}
-
-/// Returns whether the role at `n` is one person's: "Dr. Lima", "her cardiologist", "o medico", but
-/// not "doctors" or "a doctor".
-fn names_one(tokens: &[Token<'_>], n: usize) -> bool {
-    let titled = matches!(tokens[n].word, "dr" | "dra");
-    let one = n.checked_sub(1).is_some_and(|at| {
-        matches!(
-            tokens[at].word,
-            "the"
-                | "her"
-                | "his"
-                | "their"
-                | "o"
-                | "pelo"
-                | "pela"
-                | "treating"
-                | "attending"
-                | "referring"
-        ) && !tokens[at].is(YOU)
-    });
-    titled || one && !tokens[n].word.ends_with('s')
-}
-
 /// Returns whether an imperative at `n` is a noun in fact: "increase in dose", "start date".
 pub(super) fn is_nominal(tokens: &[Token<'_>], n: usize) -> bool {
     let next = tokens.get(n + 1).map_or("", |t| t.word);
@@ -426,31 +347,6 @@ mod tests {
             ("", &[]),
         ] {
             assert_eq!(sentences(text), expect, "{text}");
-        }
-    }
-
-    /// Goal: a report covers what it reports and nothing else. Method: whether the last word is
-    /// covered.
-    #[test]
-    fn reports_cover() {
-        for (text, expect) in [
-            ("patient was told to stop warfarin", true),
-            ("dr. lima advised stopping warfarin", true),
-            ("advised to stop warfarin", true),
-            ("orientada a suspender varfarina", true),
-            ("foi prescrito iniciar varfarina", true),
-            ("according to the record, stop warfarin", true),
-            ("the note says to stop warfarin", true),
-            ("her cardiologist recommends stopping warfarin", true),
-            ("it is advised to stop warfarin", false),
-            ("recommended to stop warfarin", false),
-            ("doctors recommend to stop warfarin", false),
-            ("dr. lima advised rest, so stop warfarin", false),
-            ("she was advised that you stop warfarin", false),
-            ("stop warfarin", false),
-        ] {
-            let text_ = split(text);
-            assert_eq!(reported(&text_.tokens).last(), Some(&expect), "{text}");
         }
     }
 }
