@@ -54,7 +54,8 @@ fn care_after(reading: &SentenceReading<'_, '_>, n: usize, class: Class) -> Opti
 /// Returns whether the verb at `n` is an imperative, or what one may or should do.
 fn is_ordered(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
     let allows = |at| reading.is(at, OBLIGE | ABLE | YOU | EVALUATION) && !reading.is(at, NEG);
-    reading.opens(n) || (n.saturating_sub(4)..n).any(allows)
+    let manages = |at| is_one_of!(reading.word(at), "consegue consegues");
+    reading.opens(n) || (n.saturating_sub(4)..n).any(|at| allows(at) || manages(at))
 }
 
 fn has_patient_before(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
@@ -146,7 +147,7 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 /// Finds the advice to miss care, to ignore complaints, or to manage alone: "cancel your
 /// appointment", "you can ignore the pain", "treat it at home without a doctor".
 fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
-    let negated = r.any(n.saturating_sub(3), n, NEG | HESITATE);
+    let negated = !r.tokens[n].has(OPENS) && r.any(n.saturating_sub(3), n, NEG | HESITATE);
     if r.is(n, REFUSE) && !negated && is_ordered(r, n) {
         let third = has_patient_before(r, n) && !r.has_you;
         let treatment = if r.has_you { TREATMENT } else { 0 };
@@ -299,6 +300,10 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             "wrong"
                 | "mistaken"
                 | "overcautious"
+                | "overreact"
+                | "overreacts"
+                | "exageram"
+                | "enganam"
                 | "paranoid"
                 | "exaggerate"
                 | "exaggerates"
@@ -318,7 +323,9 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return against(n.saturating_sub(2), end, true);
     }
     let cannot = r.any(n + 1, n + 3, ABLE | WILL) && r.any(n + 1, n + 4, NEG);
-    if cannot && r.any(n + 1, n + 7, YOU) {
+    let is_useless = |at: usize| is_one_of!(r.word(at), "nothing anything nada new novo adiantar");
+    let of_one = n > 0 && r.is(n - 1, PATIENT) || r.word(n + 1) == "could";
+    if cannot && (r.any(n + 1, n + 7, YOU) || !of_one && (n + 1..n + 8).any(is_useless)) {
         return against(n, n + 1, true);
     }
     let back = n.saturating_sub(5);
@@ -432,7 +439,7 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     }
     let is_left = |at: usize| {
         is_one_of!(r.word(at), PERIODS)
-            && (at + 1 >= r.tokens.len() || is_one_of!(r.word(at + 1), "left to de"))
+            && (at + 1 >= r.tokens.len() || is_one_of!(r.word(at + 1), "left to de at"))
     };
     if r.is(n, HAVE)
         && r.any(n.saturating_sub(3), n, PATIENT | YOU)

@@ -104,7 +104,7 @@ fn asserted(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     };
     // "cataract surgery", "cancer screening".
     let is_of_noun = r.is(end + 1, TREATMENT | VISIT)
-        || r.any(end + 1, end + 4, RECORDED)
+        || r.any(end + 1, end + 6, RECORDED)
         || is_one_of!(
             r.word(end + 1),
             "repair screening prevention risk protection",
@@ -127,7 +127,10 @@ fn asserted(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 fn concluded(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     // "Trata-se de pneumonia".
     let equates = r.word(n) == "trata" && r.word(n + 1) == "se";
-    let excused = r.any(n.saturating_sub(3), n, NEG | WAS | IF) && !equates;
+    // "Nothing in the file suggests a stroke."
+    let holds_nothing = r.any(n.saturating_sub(4), n, DOCUMENT | SYSTEM)
+        && (n.saturating_sub(6)..n).any(|at| is_one_of!(r.word(at), "nothing nada none nenhum"));
+    let excused = holds_nothing || r.any(n.saturating_sub(3), n, NEG | WAS | IF) && !equates;
     if !r.is(n, CONCLUDE | HEDGE) || excused {
         return None;
     }
@@ -191,12 +194,15 @@ fn stated(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     }
     // "this is psoriasis", "your rash is psoriasis", "isso é psoríase".
     let is = r.is(n, IS)
+        || is_one_of!(word, "turned become gone") && n > 1 && r.is(n - 1, HAVE)
         || word == "e"
             && n > 0
             && matches!(r.word(n - 1), "isso" | "isto" | "esta" | "mancha" | "lesao");
     if is
         && n > 0
-        && (r.is(n - 1, FINDING | COMPLAINT) || n > 1 && is_one_of!(r.word(n - 2), POINTING))
+        && (r.is(n - 1, FINDING | COMPLAINT)
+            || r.is(n - 1, HAVE) && n > 1 && r.is(n - 2, FINDING | COMPLAINT)
+            || n > 1 && is_one_of!(r.word(n - 2), POINTING))
         && !is_supposed(r, n)
         && !(n + 1..n + 3).any(|at| r.is(at, DENIAL) && !r.is(at, NEG))
     {

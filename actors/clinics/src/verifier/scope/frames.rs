@@ -32,7 +32,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
     (HEDGE, "crer duvida doubt"),
     (PATIENT, "senhor senhora"),
     (NUMBER, "seven eight nine ten twelve fifteen twenty thirty sete oito nove dez doze quinze vinte trinta"),
-    (BODY, "outcome outcomes desfecho desfechos evolucao manchas moles remission recovery remissao recuperacao cura interaction interactions effects interacao interacoes efeitos kilos quilos kg infections infecoes infeccoes blood pressure cholesterol glucose sugars heart heartbeat kidney kidneys liver thyroid lung lungs brain stomach \
+    (BODY, "outcome outcomes desfecho desfechos evolucao manchas moles disc discs remission recovery remissao recuperacao cura interaction interactions effects interacao interacoes efeitos kilos quilos kg infections infecoes infeccoes blood pressure cholesterol glucose sugars heart heartbeat kidney kidneys liver thyroid lung lungs brain stomach \
         bowel gut skin joint joints muscle muscles muscular bone bones back knee knees nerve nerves immune metabolism hormone \
         hormones circulation pulse rhythm airway airways throat sinus ear eyes vision hearing memory mood sleep insomnia fatigue tiredness \
         stress tension nausea vertigo heartburn indigestion constipation diarrhoea diarrhea itching cramps spasm \
@@ -75,11 +75,12 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         palavras resposta respostas sistema clinicas encontrado encontrados pedido \
         especialidade identificador identificadores selected filter wording writing available"),
     (OPINION, "sugerimos recomendamos aconselhamos propomos think believe reckon feel opinion view judgement judgment personally advice suggestion recommendation \
-        instinct inclined tempted acho achamos creio cremos penso pensamos diria diriamos opiniao parecer ver conselho \
+        guess bet hunch palpite instinct inclined tempted acho achamos creio cremos penso pensamos diria diriamos opiniao parecer ver conselho \
         sugestao recomendacao entendo considero vejo recommend recommends suggest suggests advise advises propose \
         advocate prescribe sugiro sugeria sugeriria recomendo recomendava recomendaria aconselho aconselhava \
         aconselharia propunha proponho optaria optava preferia preferiria arriscava apostava apostaria ponderaria ponderava prefer"),
-    (CLAIM, "reaches fits matches adds equals explains accounts means does makes goes works acts serves remains belongs depends lasts happens \
+    (LIVING | CONDITIONAL, "faria fariam"),
+    (CLAIM, "pede pedem reaches fits matches adds equals explains accounts means does makes goes works acts serves remains belongs depends lasts happens \
         heals shrinks grows fades vanishes disappears passes burns subsides leads ends saves deserves wants requires beats \
         hides rules rests hinges calls speaks masks mimics turns becomes gets feels seems explain fit match mean work grow heal \
         pass fade belong depend bate batem soma somam equivale explica explicam significa significam funciona funcionam serve dura duram \
@@ -111,7 +112,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         mistake relevant significant relevante relevantes significativo significativa hora altura indication need reason case indicacao necessidade motivo razao needed required advised unlikely likely high low strong weak elevated abnormal preferred treatable curable manageable \
         recomendado recomendada recomendavel aconselhavel desaconselhavel desaconselhado melhor melhores \
         seguro segura seguros seguras necessario necessaria preciso precisa indicado indicada indicados indicadas contraindicado contraindicada prudente conveniente importante \
-        essencial ideal adequado adequada adequados preferivel razoavel imprescindivel fundamental crucial sensato util benefico conveniencia vantagem vantajoso vantajosa proveitoso advantage bom boa mau ma \
+        essencial ideal adequado adequada adequados preferivel razoavel imprescindivel fundamental crucial sensato util benefico curta curto conveniencia vantagem vantajoso vantajosa proveitoso advantage bom boa mau ma \
         obrigatorio urgente suficiente insuficiente excessivo excessiva justificado justificada logico eficaz inutil desnecessario \
         desnecessaria dispensavel perigoso perigosa arriscado arriscada benigno benigna grave serio opcao escolha \
         eleicao alternativa solucao passo caminho erro prioridade pena sentido excelente otimo optimo otima favoravel alto alta altos baixo baixa baixos forte \

@@ -32,8 +32,13 @@ const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos c
 /// Verbs of what the program doesn't do, after `do not`.
 const UNDONE: &str =
     "know have give make diagnose prescribe offer provide store hold understand keep";
+/// Verbs of living that are advice without an object.
+const WAYS_OF_LIVING: &str = "sleep rest exercise stretch meditate relax lie gargle durma descanse repouse caminhe relaxe respire \
+    emagreca gargareje deite";
 /// Participles of what a record holds, after a form of `be`.
-const FILED: &str = "mentioned named noted entered filed stored written quoted cited described mencionado mencionada citado \
+const FILED: &str = "booked planned scheduled due dated printed scanned attached signed pending renewed marcado marcada \
+    agendado agendada previsto prevista arquivado arquivada guardado guardada anexado anexada assinado assinada renovado \
+    renovada mentioned named noted entered filed stored written quoted cited described mencionado mencionada citado \
     citada escrito escrita referido referida descrito descrita";
 /// Units of a dose after a number.
 const DOSE_UNITS: &str = "mg mcg ug ml g iu ui units unidades puffs puff jatos gotas drops sprays";
@@ -217,7 +222,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             is_one_of!(
                 self.r.word(n),
                 "ha era us like up fewer plenty lots maximum maximo most ate",
-            )
+            ) || self.r.end == '?'
         };
         if !self.r.is(n, FRAMES) && !is_word() {
             return None;
@@ -316,7 +321,11 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let is_specialist = |word: &str| {
             is_one_of!(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
         };
-        let seeks = r.is(n, SEEK) || is_one_of!(r.word(n), "book schedule arrange agende agendar");
+        let seeks = r.is(n, SEEK)
+            || is_one_of!(
+                r.word(n),
+                "book schedule arrange agende agendar seen reviewed assessed examined visto vista avaliado avaliada",
+            );
         let until = r.tokens.len().min(n + 7);
         (n + 1..until).find(|at| seeks && is_specialist(r.word(*at)))
     }
@@ -361,6 +370,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 || is_one_of!(r.word(n - 1), "in since on of until from last by"));
         let is_due = matches!(r.word(n), "ha" | "tem" | "have" | "has" | "era")
             && matches!(r.word(n + 1), "que" | "to" | "de")
+            && !r.is(n + 2, NUMBER)
             || r.word(n) == "da" && r.word(n + 1) == "para" && r.tokens[n].has(OPENS)
             || matches!(r.word(n), "tem" | "ha") && r.word(n + 1) == "por"
             || r.word(n) == "us" && r.word(n.wrapping_sub(1)) == "let";
@@ -457,12 +467,22 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let is_polite = r.is(n, POLITE) && !r.is(n, BASE | INFINITIVE);
         let asks = r.is(n + 1, ORDINARY | SEEK) && r.is(n + 1, GERUND) || r.is(n + 1, SYSTEM);
         let refers = r.any(n + 1, n + 5, CARE | ROLE) && !r.is(n, CHANGE);
-        if joined && !is_polite || asks || self.is_excused(n) || r.is_safeguard(n) {
+        if joined && !is_polite
+            || asks
+            || r.asks_for_data(n)
+            || self.is_excused(n)
+            || r.is_safeguard(n)
+        {
             return None;
         }
         let names_reader = r.names_reader && !r.is(n, ORDINARY | SEEK);
         let Some(object) = self.health_in(n + 1, n + 1 + NEAR_WORDS) else {
-            return self.hit(n, n, PRESCRIBING, true).filter(|_| names_reader);
+            let lives = is_one_of!(r.word(n), WAYS_OF_LIVING)
+                && (is_polite
+                    || r.is(n + 1, LEAD | URGENT | PARTICLE | DETERMINER | CONJUNCTION)
+                        && r.word(n + 1) != "of");
+            let found = self.hit(n, n, PRESCRIBING, is_polite || r.has_you);
+            return found.filter(|_| names_reader || lives);
         };
         if refers && !r.any(n + 1, object, IF) && (n + 1..object).all(|at| r.word(at) != "for") {
             return None;
@@ -581,7 +601,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         {
             return None;
         }
-        self.prescribes(n, self.matter(n)?)
+        let outcome = (n + 1..n + 4).find(|at| r.is(*at, OUTCOME));
+        self.prescribes(n, self.matter(n).or(outcome)?)
     }
 
     /// Finds a claim that something acts on health: "garlic beats hypertension", "yoga helps".
@@ -675,7 +696,13 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             );
             let counts =
                 token.is(PATIENT) && (token.is(NUMBER) || is_one_of!(token.word, PATIENTS));
-            token.is(EVIDENCE) || counts || uses || owned || token.before & LABELLED != 0
+            let is_filed = n > 0 && r.is(n - 1, IS) && is_one_of!(token.word, FILED);
+            token.is(EVIDENCE)
+                || is_filed
+                || counts
+                || uses
+                || owned
+                || token.before & LABELLED != 0
         };
         let len = r.tokens.len();
         if r.is_question || (0..len).any(|n| r.covered[n] || is_source(n)) {
@@ -688,7 +715,12 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             match r.word(*n) {
                 // The conjunction is spelled like the copula.
                 "e" => {
-                    points || r.is(n.wrapping_sub(1), NEG) || is_one_of!(r.word(n + 1), "um uma")
+                    let explains =
+                        |at| is_one_of!(r.word(at), "culpa causa origem solucao resposta");
+                    points
+                        || (0..*n).any(explains)
+                        || r.is(n.wrapping_sub(1), NEG)
+                        || is_one_of!(r.word(n + 1), "um uma")
                 }
                 _ => r.is(*n, IS | CLAIM) && *n > 0,
             }
@@ -708,6 +740,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let asks = match r.word(n) {
             "how" | "what" => matches!(next, "about" | "if"),
             "que" => next == "tal",
+            // "Why see a dermatologist for a spot?"
+            "why" => r.is(n + 1, BASE | SEEK) && !r.is(n + 1, INTERROGATIVE | NEG),
             "be" => next == "that",
             "sera" => next == "que",
             "e" => next == "se",
@@ -725,8 +759,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let to = r.tokens.len();
         let is_plain = r.any(0, to, DOCUMENT | SYSTEM | RECORDED)
             || (0..to).any(|at| is_one_of!(r.word(at), "mean want which quer refere qual quais"))
-            || r.is(n + 1, ORDINARY)
-            || r.is(n + 2, ORDINARY);
+            || r.is(n + 1, ORDINARY) && r.word(n + 1) != "be" && r.word(n) != "why"
+            || r.is(n + 2, ORDINARY) && r.word(n + 2) != "be";
         if !asks || is_plain {
             return None;
         }

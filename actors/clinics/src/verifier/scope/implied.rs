@@ -24,7 +24,7 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     const BEGINNINGS: &str = "do try faca facam faz shoes place position lugar were fosse mim keep hide conceal withhold \
         esconda esconder oculte mention tell admit show report conte mencione fale diga mostre next first logical sensible \
         proxima proximo primeira primeiro seguinte pronto done promise guarantee assure prometo garanto garantimos juro \
-        expect way";
+        expect way was enough plenty sufficient suficiente chega bastam leave deixe deixa bem time make question";
     if r.is_question {
         return;
     }
@@ -35,6 +35,8 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
         let found = pro_verb(r, n)
             .or_else(|| in_your_place(r, n))
             .or_else(|| concealment(r, n))
+            .or_else(|| left_to_others(r, n))
+            .or_else(|| fate(r, n))
             .or_else(|| next_step(r, n))
             .or_else(|| amount(r, n))
             .or_else(|| promise(r, n))
@@ -85,8 +87,11 @@ fn in_your_place(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let is_place = match r.word(n) {
         "shoes" | "place" | "position" => r.any(back, n, YOU),
         "lugar" => r.any(back, n, YOU) || (back..n).any(|at| r.word(at) == "seu"),
-        "were" => r.any(back, n + 2, FIRST) && r.any(n + 1, n + 3, YOU),
-        "fosse" => is_one_of!(next, "eu voce comigo a"),
+        "were" | "was" => {
+            r.any(back, n + 3, FIRST) && r.any(back, n, IF) && r.any(n + 1, n + 4, YOU | FAMILY)
+                || r.any(n + 1, n + 2, FIRST) && r.any(n + 1, n + 4, YOU)
+        }
+        "fosse" => is_one_of!(next, "eu voce comigo a meu minha"),
         "mim" => n > 0 && r.word(n - 1) == "por" && n < 3,
         _ => false,
     };
@@ -129,6 +134,26 @@ fn concealment(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     is_linked.then(|| hit(r, n, person, AGAINST_CARE)).flatten()
 }
 
+/// Finds that care is left to others: "leave the hospital for the really sick".
+fn left_to_others(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let leaves = is_one_of!(r.word(n), "leave deixe deixa") && r.opens(n);
+    let care = (n + 1..n + 5).find(|at| leaves && r.is(*at, CARE) && !r.is(*at, ROLE))?;
+    let to_others = (care + 1..care + 3).any(|at| is_one_of!(r.word(at), "for to para"));
+    to_others.then(|| hit(r, n, care, AGAINST_CARE)).flatten()
+}
+
+/// Finds that somebody won't live: "she won't make it to the summer".
+fn fate(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let back = n.saturating_sub(4);
+    let makes_it = r.word(n) == "make" && r.word(n + 1) == "it" && r.any(back, n, WILL);
+    let arrives =
+        r.word(n) == "chega" && r.any(back, n, NEG) && is_one_of!(r.word(n + 1), "a ao aos");
+    let of_person = r.any(back, n, PATIENT | YOU) && !r.any(0, r.tokens.len(), SYSTEM);
+    (of_person && (makes_it || arrives))
+        .then(|| hit(r, back, n, PROMISE))
+        .flatten()
+}
+
 /// Finds the next thing to do: "the next step is an MRI", "a proxima coisa a fazer e …".
 fn next_step(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     const ORDINALS: &str = "next first logical sensible proxima proximo primeira primeiro seguinte";
@@ -156,8 +181,17 @@ fn amount(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let is_all = is_one_of!(r.word(n), "pronto done")
         && n > 0
         && (r.word(n - 1) == "e" || r.is(n - 1, IS) && r.any(n.saturating_sub(2), n, YOU));
+    let is_fraction =
+        |at: &usize| r.is(*at, UNIT) || is_one_of!(r.word(*at), "half quarter metade once");
+    let suffices = is_one_of!(
+        r.word(n),
+        "enough plenty sufficient suficiente chega bastam"
+    );
     if is_sourced(r) {
         return None;
+    }
+    if suffices {
+        return hit(r, (from..n).find(is_fraction)?, n, PRESCRIBING);
     }
     let at = match (is_enough, is_all) {
         (true, _) => (from..n).find(|at| r.is(*at, NUMBER | UNIT | MEDICINE))?,
@@ -209,9 +243,24 @@ fn scheduled(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 
 /// Finds a treatment called the way to go.
 fn way_forward(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let before = n.checked_sub(1).map_or("", |at| r.word(at));
     let is_way = r.word(n) == "way"
         && (r.word(n + 1) == "forward" || r.word(n + 1) == "to" && r.word(n + 2) == "go")
-        && r.any(n.saturating_sub(4), n, IS | ABLE);
+        && r.any(n.saturating_sub(4), n, IS | ABLE)
+        || r.word(n) == "time" && is_one_of!(before, "high about")
+        || r.word(n) == "question" && n > 2 && r.word(n - 2) == "of" && r.word(n - 3) == "out";
+    if is_way && r.word(n) == "question" {
+        return (0..n)
+            .find(|at| r.is_health(*at))
+            .and_then(|at| hit(r, at, n, PRESCRIBING));
+    }
+    // "Ficava-lhe bem perder uns quilos."
+    if r.word(n) == "bem"
+        && is_one_of!(before, "ficava fazia faria lhe te")
+        && r.is(n + 1, INFINITIVE)
+    {
+        return hit(r, n, n + 1, PRESCRIBING);
+    }
     if !is_way || is_sourced(r) {
         return None;
     }

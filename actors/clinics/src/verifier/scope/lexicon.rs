@@ -119,6 +119,7 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
         "continues",
         "combines",
         "ate",
+        "nada",
         "leve",
         "leves",
     ] {
@@ -265,7 +266,7 @@ const WORDS: &[(Class, &str)] = &[
     (YOU | ABLE, "podes poderias"),
     (YOU | ABLE | WILL, "vais"),
     (FIRST, "i we us our my mine myself ourselves eu meu minha nosso nossa nossos nossas vamos"),
-    (PATIENT, "patient patients he she they him her them his hers their paciente pacientes doente doentes utente \
+    (PATIENT, "baby babies bebe bebes menino menina rapaz toddler kid patient patients he she they him her them his hers their paciente pacientes doente doentes utente \
         utentes ele ela eles elas gentleman lady man woman boy girl child children crianca homem mulher adult adults adulto adultos person pessoa someone alguem"),
     (OBLIGE, "should must ought shall needs need requires require deve devem deveria deveriam devera deverao devia \
         deviam precisa precisam precisaria basta bastaria necessita necessitam necessitaria shoulda gotta convem"),
@@ -284,7 +285,7 @@ const WORDS: &[(Class, &str)] = &[
         escalation reduction increase titration tapering switch change use administration replacement suspensao \
         interrupcao inicio aumento reducao ajuste troca substituicao retirada introducao descontinuacao uso \
         diminuicao administracao mudanca alteracao desmame prescription prescricao"),
-    (MEDICINE, "medication medications medicine medicines meds dose doses dosage dosages drug drugs tablet tablets \
+    (MEDICINE, "amount inhalation inhalations inalacao inalacoes medication medications medicine medicines meds dose doses dosage dosages drug drugs tablet tablets \
         pill pills antibiotic antibiotics insulin statin statins medicamento medicamentos remedio remedios medicacao \
         medicacoes dosagem dosagens comprimido comprimidos antibiotico antibioticos insulina capsule capsules capsula \
         capsulas anticoagulant anticoagulants anticoagulante anticoagulantes anticoagulation anticoagulacao steroid \
@@ -313,11 +314,12 @@ const WORDS: &[(Class, &str)] = &[
         operacao quimioterapia radioterapia dialise transplante ablacao angioplastia biopsia transfusao fisioterapia \
         psicoterapia fototerapia cateterismo endoscopia colonoscopia ressonancia tomografia ecografia ultrassom \
         ultrassonografia internamento internacao hospitalization admission reabilitacao vaccination vacinacao \
-        hemodialysis hemodialise extraction extracao mammogram mamografia puncture puncao excision resection procedure procedimento oxygen oxigenio test tests exame exames"),
+        hemodialysis hemodialise glasses oculos crutches muletas wheelchair cast plaster stitches splint gesso tala extraction extracao mammogram mamografia puncture puncao excision resection procedure procedimento oxygen oxigenio test tests exame exames"),
     (LIFESTYLE, "exercising drinking running salt alcohol coffee caffeine sugar diet exercise exercises smoking weight sodium gluten dairy sun \
         sunlight fasting bed rest sal alcool cafe cafeina acucar dieta exercicio exercicios tabaco peso gluten sol \
         jejum repouso sunscreen tea cha wine vinho sauna driving fluids liquids liquidos cigarros cigarettes food \
-        foods alimentos potassium water agua hydration ice gelo"),
+        foods alimentos laticinio laticinios lacticinios frituras doces queijo refrigerante refrigerantes chocolate \
+        picantes cheese rice spicy soda soup sopa yoghurt yogurt iogurte aveia screens screen ecras showers shower duche potassium water agua hydration ice gelo"),
     (CARE, "hospital hospitals er emergency ambulance clinic clinica healthcare professional professionals 911 112 \
         192 999 helpline hotline paramedic paramedics samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
     (CARE | ROLE, "doctor doctors physician physicians gp gps specialist specialists surgeon surgeons nurse nurses \
@@ -333,7 +335,7 @@ const WORDS: &[(Class, &str)] = &[
         asking tell telling talk talking speak speaking bother bothering involve informing inform get getting need \
         trust listen consultar procurar ir chamar ligar contactar contatar falar ver visitar perguntar marcar \
         incomodar procure consulte ligue chame va contacte contate fale marque avisar buscar busque recorrer"),
-    (ORDINARY, "ask see know note consult contact call visit speak talk discuss seek check find name specify provide \
+    (ORDINARY, "recall ask see know note consult contact call visit speak talk discuss seek check find name specify provide \
         rephrase repeat log sign enter include select view look search query read list show open click type choose \
         review refer inform tell confirm verify clarify be aware careful write mention state say remember expect request \
         consultar procurar contactar contatar ligar falar perguntar confirmar verificar informar indicar especificar \
@@ -383,7 +385,7 @@ const WORDS: &[(Class, &str)] = &[
         preciso precisa indicado indicada prudente conveniente importante essencial hora ideal adequado adequada \
         preferivel razoavel imprescindivel fundamental crucial sensato util benefico aconselhado sugerido sugerida proposed proposto \
         obrigatorio urgente needed"),
-    (NEEDLESS, "unnecessary needless pointless desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
+    (NEEDLESS, "unnecessary needless pointless overdoing desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
         dispensaveis escusa escusas escusam escusado escusada inutil exagero exaggeration overreaction overkill useless waste perda"),
     (IS, "is are be being am e sao seja sejam esta estao ser becomes seria seriam sera serao would"),
     (WAS, "was were been had foi foram fora sido era eram teria havia tinha tendo recebeu"),
@@ -406,11 +408,11 @@ const WORDS: &[(Class, &str)] = &[
         considere considerar considera experimente tente tentar lembre lembrar certifique garanta pense pensar opte \
         optar procure aposte worth vale hora time"),
     (COMPLAINT, "symptom symptoms pain bleeding result results warning warnings chest lump signs sign fever rash \
-        palpitations redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
+        palpitations tingling snoring blister blisters borbulhas formigueiro dormencia redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
         lesion allergy vomiting seizure seizures fainting sintoma sintomas dor dores sangramento resultado resultados \
         peito febre tontura fraqueza inchaco palpitacoes sinais alerta alertas mancha caroco nodulo advice conselho \
         orientacao orientacoes hemorragia alarme alteracao alteracoes abnormality readings cough tosse bleeds hurts bleed hurt sangrar sangra doer doi"),
-    (OUTCOME, "sumido sumida desaparecido desaparecida normalmente normally recover recovers heal heals die dies survive survives improve improves worsen worsens resolve resolves \
+    (OUTCOME, "saudavel saudaveis nascer recuperam melhoram pioram sumido sumida desaparecido desaparecida normalmente normally recover recovers heal heals die dies survive survives improve improves worsen worsens resolve resolves \
         disappear disappears deteriorate relapse relapses cured healed gone fine ok okay healthy better worse recovered \
         recuperar recupera recuperara morrer morre morrera sobreviver sobrevivera melhorar melhorara melhorando piorar \
         piorara desaparecer desaparecera sarar curar curado curada curara bem bom boa recuperado recuperada cicatrizar \

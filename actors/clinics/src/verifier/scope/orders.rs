@@ -200,6 +200,13 @@ impl SentenceReading<'_, '_> {
             })
     }
 
+    /// Returns whether the verb at `n` asks for what the program needs: "give the patient's number".
+    pub fn asks_for_data(&self, n: usize) -> bool {
+        is_one_of!(self.word(n), "give use try add put")
+            && (self.any(n + 1, n + 5, SYSTEM)
+                || (n + 1..n + 5).any(|at| is_one_of!(self.word(at), "number code numero codigo")))
+    }
+
     /// Returns whether the imperative at `n` addresses the reader and isn't the short form in which
     /// charts note a plan, such as "Continue losartan 50 mg" or "Suspender varfarina".
     fn addresses_reader(&self, n: usize) -> bool {
@@ -258,10 +265,10 @@ fn imperative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if !r.opens(n) || r.is_safeguard(n) {
         return None;
     }
-    // "Give the patient's number."
-    if is_one_of!(r.word(n), "give use try add put") && r.any(n + 1, n + 5, SYSTEM)
-        || r.word(n) == "give" && r.any(n + 1, n + 3, PATIENT) && r.word(n + 3) == "number"
-    {
+    let is_left = r.is(n, INFINITIVE)
+        && !r.is(n, BASE)
+        && (n + 1..r.tokens.len()).any(|at| r.is_left_to_care(at));
+    if is_left || r.asks_for_data(n) {
         return None;
     }
     let stands_alone = n + 1 >= r.tokens.len() || r.is(n + 1, URGENT);
@@ -282,7 +289,12 @@ fn obligation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             && (next == "to" || r.is(n + 1, ACT) && r.is(n + 1, INFINITIVE) && !r.is(n + 1, BASE))
         || matches!(r.word(n), "better")
             && n > 0
-            && (r.is(n - 1, YOU | IS) || r.word(n - 1) == "had");
+            && (r.is(n - 1, YOU | IS) || r.word(n - 1) == "had")
+        || r.word(n) == "want" && next == "to" && n > 0 && r.is(n - 1, YOU) && !r.any(0, n, IF);
+    let must = must
+        || is_one_of!(r.word(n), "caso altura momento")
+            && matches!(next, "para" | "de")
+            && (n.saturating_sub(3)..n).any(|at| is_one_of!(r.word(at), "e esta"));
     let may = r.is(n, ABLE | WILL) || matches!(r.word(n), "us" | "vamos");
     if !must && !may || r.is_safeguard(n) {
         return None;
@@ -587,8 +599,10 @@ fn judged_treatment(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
                 | "fraco"
                 | "elevada"
         );
-        let stated = (n.saturating_sub(2)..n).any(|at| r.is(at, IS) || r.word(at) == "e");
-        let is_dosed = r.medicine_before(n, 8) || r.any(n.saturating_sub(8), n, UNIT);
+        let stated = (n.saturating_sub(4)..n).any(|at| r.is(at, IS) || r.word(at) == "e");
+        let is_dosed = r.medicine_before(n, 8)
+            || r.any(n.saturating_sub(8), n, UNIT)
+            || (n + 2..n + 4).any(|at| r.is_medicine(at));
         return (amount && stated && is_dosed)
             .then(|| hit(n.saturating_sub(8), n + 1, r.has_you))
             .flatten();

@@ -116,7 +116,8 @@ fn reads(tokens: &[Token<'_>], n: usize, is_pronoun: bool) -> bool {
         is_one_of!(verb, READING)
             && (is_person
                 || (has_clause || verb.ends_with("ing")) && (is_pronoun || names_this(at + 1)))
-            || is_person && is_one_of!(verb, ASKING)
+            || is_one_of!(verb, ASKING) && (is_person || verb == "asking")
+            || is_person && is_one_of!(verb, "has have got holds tem") && names_this(at + 1)
     })
 }
 

@@ -79,6 +79,10 @@ pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
     let near = |class: Class| (1..=2).any(|d| before(d).is_some_and(|t| t.is(class)));
     let is_present = near(IS) && !near(WAS);
     if token.is(TOLD) {
+        // "All told, …".
+        if before(1).is_some_and(|t| t.word == "all") {
+            return false;
+        }
         return !is_present || before(1).is_some_and(|t| t.word == "been");
     }
     if token.is(RECOMMENDED) {
@@ -95,6 +99,9 @@ pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
     }
     if is_one_of!(token.word, BELIEVED) {
         return !near(FIRST | YOU | IS);
+    }
+    if token.word == "called" {
+        return near(PATIENT | ROLE) && !near(IS);
     }
     if is_one_of!(token.word, REMARKS) {
         let links = |t: &Token<'_>| is_one_of!(t.word, "that que");

@@ -3,7 +3,10 @@
 use callboard_message::is_one_of;
 use foldhash::HashMap;
 
-use super::lexicon::{BASE, CARE, CHANGE, Class, GERUND, NUMBER, PATIENT, VISIT, class_of};
+use super::lexicon::{
+    BASE, BODY, CARE, CHANGE, COMPLAINT, Class, DENIAL, DETERMINER, GERUND, IF, NEEDLESS, NUMBER,
+    PATIENT, VISIT, class_of,
+};
 
 /// Word of a text, with its classes and with what stands before it.
 #[derive(PartialEq, Eq, Hash)]
@@ -144,6 +147,24 @@ impl<'a> Text<'a> {
         {
             class |= CARE;
         }
+        // "O seu caso", "dor no peito": neither a condition nor a denial.
+        if let Some(before) = self.tokens.last() {
+            if word == "caso" && before.class & DETERMINER != 0 {
+                class &= !IF;
+            }
+            if word == "no" && before.class & (COMPLAINT | BODY) != 0 {
+                class &= !DENIAL;
+            }
+        }
+        if word == "tempo"
+            && let Some(before) = self.tokens.last()
+            && matches!(
+                before.word,
+                "perder" | "perda" | "perde" | "perca" | "percam"
+            )
+        {
+            class |= NEEDLESS;
+        }
         self.tokens.push(Token {
             word,
             class,
@@ -212,8 +233,7 @@ fn read_gap(gap: &str, previous: Option<&str>, next: &str) -> (u8, Option<char>)
 }
 
 /// Words by which a sentence goes on after a quotation that ends with a sign of its own.
-const CONTINUATIONS: &str =
-    "is was asked said wrote wondered reads stands perguntou disse quis escreveu foi pergunta";
+const CONTINUATIONS: &str = "is was asked said wrote he she they her his their ele ela wondered reads stands perguntou disse quis escreveu foi pergunta";
 
 /// Returns whether a full stop ends a sentence. `rest` is what stands between it and the next word.
 fn ends_sentence(rest: &str, previous: Option<&str>, next: &str) -> bool {
