@@ -93,6 +93,8 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             "no" | "without"
                 | "sem"
                 | "any"
+                | "nenhum"
+                | "nenhuma"
                 | "little"
                 | "pouco"
                 | "hardly"
@@ -102,7 +104,9 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
                 | "nobody"
         );
     // "no need to see a doctor", "you needn't call a doctor", "não precisa ir ao hospital".
-    let negated_need = is_no && (n.saturating_sub(1)..n + 7).any(needs);
+    let is_minor = is_one_of!(word, "too demasiado")
+        && is_one_of!(next, "early soon minor small trivial cedo pequeno pouco");
+    let negated_need = is_minor || is_no && (n.saturating_sub(1)..n + 7).any(needs);
     if negated_need || r.is(n, NEEDLESS) {
         let seek = care_after(r, n, CARE | VISIT | ROLE)?;
         let sought = (n..seek).any(|at| r.is(at, SEEK)) || r.is(seek, CARE | VISIT);
@@ -150,12 +154,11 @@ fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let negated = !r.tokens[n].has(OPENS) && r.any(n.saturating_sub(3), n, NEG | HESITATE);
     if r.is(n, REFUSE) && !negated && is_ordered(r, n) {
         let third = has_patient_before(r, n) && !r.has_you;
-        let treatment = if r.has_you { TREATMENT } else { 0 };
-        if let Some(end) = care_after(r, n, CARE | VISIT | COMPLAINT | ROLE | treatment)
+        if let Some(end) = care_after(r, n, CARE | VISIT | COMPLAINT | ROLE | TREATMENT)
             && end <= n + 5
         {
             // A laboratory's result or an alarm may be set aside in a note, as an infinitive is one.
-            let is_note = r.word(n).ends_with("ar") && !r.has_you;
+            let is_note = (r.word(n).ends_with("ar") || r.is(end, TREATMENT)) && !r.has_you;
             const RESULTS: &str =
                 "result results resultado resultados readings reading instructions";
             let is_result = is_one_of!(r.word(end), RESULTS);
@@ -325,7 +328,12 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let cannot = r.any(n + 1, n + 3, ABLE | WILL) && r.any(n + 1, n + 4, NEG);
     let is_useless = |at: usize| is_one_of!(r.word(at), "nothing anything nada new novo adiantar");
     let of_one = n > 0 && r.is(n - 1, PATIENT) || r.word(n + 1) == "could";
-    if cannot && (r.any(n + 1, n + 7, YOU) || !of_one && (n + 1..n + 8).any(is_useless)) {
+    let is_surpassed = r.any(0, n, YOU)
+        && (n.saturating_sub(4)..n).any(|at| is_one_of!(r.word(at), "than que"))
+        && r.any(n.saturating_sub(6), n, BETTER);
+    if is_surpassed
+        || cannot && (r.any(n + 1, n + 7, YOU) || !of_one && (n + 1..n + 8).any(is_useless))
+    {
         return against(n, n + 1, true);
     }
     let back = n.saturating_sub(5);
@@ -333,6 +341,7 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         matches!(
             r.word(at),
             "trust"
+                | "mind"
                 | "believe"
                 | "listen"
                 | "confie"
@@ -370,7 +379,8 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     }
     let (from, until) = (n.saturating_sub(5), r.tokens.len().min(n + 6));
     let concerns = |at| r.is(at, YOU | PATIENT | FINDING | COMPLAINT) || r.is(at, CONDITION);
-    let has_subject = n == 0 || r.tokens[n].has(OPENS) || (from..n).any(concerns);
+    let is_negated = n > 0 && r.is(n - 1, NEG) && r.tokens[n - 1].has(OPENS);
+    let has_subject = n == 0 || is_negated || r.tokens[n].has(OPENS) || (from..n).any(concerns);
     let is_treated = (from..n).any(|at| r.is(at, TREATMENT) || r.is_medicine(at));
     let outcome = (n..until).find(|at| {
         let next = r.word(at + 1);
@@ -437,6 +447,12 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
     }
+    let lasts = matches!(word, "live" | "vivem")
+        && r.any(n + 1, n + 6, NUMBER)
+        && (n + 1..n + 7).any(|at| is_one_of!(r.word(at), PERIODS));
+    if lasts && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT) {
+        return promised(r, n, n + 3, r.has_you);
+    }
     let is_left = |at: usize| {
         is_one_of!(r.word(at), PERIODS)
             && (at + 1 >= r.tokens.len() || is_one_of!(r.word(at + 1), "left to de at"))
@@ -449,7 +465,7 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return promised(r, back, n + 2, r.has_you);
     }
     let is_odds = is_one_of!(word, "chance chances odds hipoteses probabilidade");
-    if is_odds && r.any(n + 1, n + 5, IS) && !r.any(n + 1, n + 5, WAS) {
+    if is_odds && r.any(n + 1, n + 8, IS) && !r.any(n + 1, n + 8, WAS) {
         return promised(r, back, n, r.has_you);
     }
     const ODDS: &str = "hipoteses chance chances odds probability probabilidade guaranteed garantido garantida guarantee guarantees garanto \

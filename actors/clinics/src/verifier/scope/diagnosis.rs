@@ -201,6 +201,7 @@ fn stated(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     if is
         && n > 0
         && (r.is(n - 1, FINDING | COMPLAINT)
+            || r.is(n - 1, BODY) && !r.is(n - 1, FIELD)
             || r.is(n - 1, HAVE) && n > 1 && r.is(n - 2, FINDING | COMPLAINT)
             || n > 1 && is_one_of!(r.word(n - 2), POINTING))
         && !is_supposed(r, n)

@@ -114,7 +114,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         seguro segura seguros seguras necessario necessaria preciso precisa indicado indicada indicados indicadas contraindicado contraindicada prudente conveniente importante \
         essencial ideal adequado adequada adequados preferivel razoavel imprescindivel fundamental crucial sensato util benefico curta curto conveniencia vantagem vantajoso vantajosa proveitoso advantage bom boa mau ma \
         obrigatorio urgente suficiente insuficiente excessivo excessiva justificado justificada logico eficaz inutil desnecessario \
-        desnecessaria dispensavel perigoso perigosa arriscado arriscada benigno benigna grave serio opcao escolha \
+        desnecessaria dispensavel perigoso perigosa arriscado arriscada benigno benigna grave serio opcao saida escolha \
         eleicao alternativa solucao passo caminho erro prioridade pena sentido excelente otimo optimo otima favoravel alto alta altos baixo baixa baixos forte \
         elevado elevada elevados tratavel curavel boas bons"),
 ];

@@ -32,6 +32,8 @@ const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos c
 /// Verbs of what the program doesn't do, after `do not`.
 const UNDONE: &str =
     "know have give make diagnose prescribe offer provide store hold understand keep";
+/// Imperfects of helping that stand for a conditional.
+const WOULD_HELP: &str = "resolvia curava tratava ajudava esclarecia confirmava";
 /// Verbs of living that are advice without an object.
 const WAYS_OF_LIVING: &str = "sleep rest exercise stretch meditate relax lie gargle durma descanse repouse caminhe relaxe respire \
     emagreca gargareje deite";
@@ -77,7 +79,7 @@ pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
     {
         r.covered.fill(true);
     }
-    if r.is_referral() {
+    if r.is_referral() || r.has_source() && !r.any(0, r.tokens.len(), OBLIGE | IF) {
         r.covered.fill(true);
     }
     let mut is_covered = false;
@@ -104,7 +106,12 @@ impl SentenceReading<'_, '_> {
         let portuguese = self.word(n) == "nao" && is_one_of!(self.word(n + 1), UNABLE);
         let undone = self.any(from, n, FIRST)
             && matches!(self.word(n.wrapping_sub(1)), "do" | "does")
-            && is_one_of!(self.word(n + 1), UNDONE);
+            && (is_one_of!(self.word(n + 1), UNDONE)
+                || is_one_of!(self.word(n + 1), DISCLAIMED)
+                    && is_one_of!(
+                        self.word(n + 2),
+                        "treatments medicines doses anything treatment"
+                    ));
         let impossible = (n..n + 4).any(|at| is_one_of!(self.word(at), "possible possivel"))
             && (n + 1..n + 6).any(|at| is_one_of!(self.word(at), DISCLAIMED));
         let sees = is_one_of!(self.word(n + 1), "see imagine find think");
@@ -140,19 +147,24 @@ impl SentenceReading<'_, '_> {
     /// paramedic showed her", "…, by her own account".
     fn has_source(&self) -> bool {
         let len = self.tokens.len();
+        let is_third = self.any(0, len, PATIENT | PAST | WAS)
+            || self.is(0, FAMILIAR) && !self.is(0, BASE | POLITE | INFINITIVE);
+        if self.has_you || !is_third {
+            return false;
+        }
         let is_source = |n: usize| {
             let until = len.min(n + 7);
-            n > 0
-                && self.tokens[n].has(OPENS)
-                && is_one_of!(
-                    self.word(n),
-                    "as like by per says como conforme segundo diz contou conta"
-                )
-                && (self.any(n, until, SAID | TOLD | DOCUMENT | DOCUMENT_VERB | ROLE)
+            let speaks = self.any(n, until, SAID | TOLD | DOCUMENT_VERB)
+                || (n..until).any(|at| is_one_of!(self.word(at), "conta contou confessou showed"));
+            let links = is_one_of!(self.word(n), "as like by per como conforme segundo")
+                && (self.any(n, until, DOCUMENT | ROLE)
                     || (n..until)
-                        .any(|at| is_one_of!(self.word(at), "account diary words showed relato")))
+                        .any(|at| is_one_of!(self.word(at), "account diary words relato")));
+            let ends = until == len && self.any(n, until, DOCUMENT | ROLE | PATIENT | FAMILY);
+            let diary = (n..until).any(|at| is_one_of!(self.word(at), "diary diario"));
+            links || speaks && (ends || diary || is_one_of!(self.word(n), "as like como conforme"))
         };
-        !self.has_you && self.any(0, len, PATIENT | PAST | WAS) && (0..len).any(is_source)
+        (3..len).any(|n| self.tokens[n].has(OPENS) && is_source(n))
     }
 
     pub fn is_health(&self, n: usize) -> bool {
@@ -224,7 +236,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 "ha era us like up fewer plenty lots maximum maximo most ate",
             ) || self.r.end == '?'
         };
-        if !self.r.is(n, FRAMES) && !is_word() {
+        if !self.r.is(n, FRAMES) && !is_word() && !is_one_of!(self.r.word(n), WOULD_HELP) {
             return None;
         }
         self.modal(n)
@@ -409,6 +421,14 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             let lives = |at: &usize| self.is_action(*at) && !r.is(*at, ORDINARY | SEEK);
             (verb..verb + 4).find(lives).filter(|_| is_wish)
         };
+        // "Eu nao tomava isso."
+        let is_pronoun = is_conditional
+            && is_own
+            && r.is(n, ACT)
+            && is_one_of!(r.word(n + 1), "isso isto nada nenhum");
+        if is_pronoun {
+            return self.prescribes(n, n + 1);
+        }
         let other = match refers {
             true => verb,
             false => self.matter(n).or_else(living)?,
@@ -511,7 +531,10 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 || is_adverb(n - 1)
                 || is_one_of!(r.word(n - 1), "where when quando"));
         let is_verb = n > 0 && r.word(n) == "need" && r.is(n - 1, FIRST);
-        if !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n) {
+        // "The number of tablets isn't indicated."
+        let is_value = is_one_of!(r.word(n), "indicado indicada indicated")
+            && (0..n).any(|at| is_one_of!(r.word(at), "number numero valor value reason motivo"));
+        if is_value || !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n) {
             return None;
         }
         let leads = r.opens(n)
@@ -608,6 +631,13 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
     /// Finds a claim that something acts on health: "garlic beats hypertension", "yoga helps".
     fn effect(&self, n: usize) -> Option<Hit> {
         let r = self.r;
+        // "Um antibiotico resolvia isso": the imperfect for a conditional.
+        let would = is_one_of!(r.word(n), WOULD_HELP)
+            && is_one_of!(r.word(n + 1), "isso isto nisso muito")
+            && !self.is_excused(n);
+        if let Some(at) = self.health_in(n.saturating_sub(5), n).filter(|_| would) {
+            return self.prescribes(at, n);
+        }
         if !r.is(n, HELP | EFFECT) {
             return None;
         }
@@ -714,6 +744,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             let points = *n > 0 && matches!(r.word(n - 1), "isso" | "isto");
             match r.word(*n) {
                 // The conjunction is spelled like the copula.
+                "e" if *n == 0 => is_one_of!(r.word(1), "da do das dos"),
                 "e" => {
                     let explains =
                         |at| is_one_of!(r.word(at), "culpa causa origem solucao resposta");
@@ -726,8 +757,9 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             }
         };
         let claim = (0..len).find(states).or((is_for && len > 6).then_some(0))?;
-        // "The route of insulin is subcutaneous."
-        if r.any(0, claim, FIELD) {
+        // "The route of insulin is subcutaneous", "the ECG is from 2020".
+        let is_dated = is_one_of!(r.word(claim + 1), "from de of in") && r.is(claim + 2, NUMBER);
+        if is_dated || r.any(0, claim, FIELD) {
             return None;
         }
         self.hit(claim, health, PRESCRIBING, false)
@@ -748,7 +780,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             _ => {
                 r.is(n, NEG) && !r.any(n, n + 3, RECORDED)
                     || r.is(n, JUDGE | OBLIGE)
-                    || r.any(n.saturating_sub(3), n, YOU)
+                    || r.any(n.saturating_sub(3), n, YOU | PATIENT)
                         && is_one_of!(r.word(n), "considered thought tried consider try")
                     || is_one_of!(
                         r.word(n),
@@ -764,6 +796,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         if !asks || is_plain {
             return None;
         }
-        self.hit(n, self.matter(n)?, PRESCRIBING, true)
+        let care = || (n + 1..to).find(|at| r.is(*at, CARE | VISIT) && r.word(n) == "why");
+        self.hit(n, self.matter(n).or_else(care)?, PRESCRIBING, true)
     }
 }

@@ -6,7 +6,7 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::sentence::OPENS;
+use super::sentence::{JOINED, OPENS};
 
 const PRESCRIBING: &str = "prescribing";
 const AGAINST_CARE: &str = "advising against medical care";
@@ -24,7 +24,8 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     const BEGINNINGS: &str = "do try faca facam faz shoes place position lugar were fosse mim keep hide conceal withhold \
         esconda esconder oculte mention tell admit show report conte mencione fale diga mostre next first logical sensible \
         proxima proximo primeira primeiro seguinte pronto done promise guarantee assure prometo garanto garantimos juro \
-        expect way was enough plenty sufficient suficiente chega bastam leave deixe deixa bem time make question";
+        expect way was enough plenty sufficient suficiente chega bastam leave deixe deixa bem time make question gained gain ganha ganhar not nao instead vez less fewer menos mais last ultimo ultima before after antes depois every day dia \
+        bastava bastavam chegava chegavam suffice suffices";
     if r.is_question {
         return;
     }
@@ -41,7 +42,10 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
             .or_else(|| amount(r, n))
             .or_else(|| promise(r, n))
             .or_else(|| scheduled(r, n))
-            .or_else(|| way_forward(r, n));
+            .or_else(|| way_forward(r, n))
+            .or_else(|| bare_amount(r, n))
+            .or_else(|| bare_habit(r, n))
+            .or_else(|| hopeless(r, n));
         hits.extend(found);
     }
 }
@@ -180,6 +184,7 @@ fn amount(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     // "Two drops, and that's it", "e pronto".
     let is_all = is_one_of!(r.word(n), "pronto done")
         && n > 0
+        && !r.tokens.get(n + 1).is_some_and(|next| next.has(JOINED))
         && (r.word(n - 1) == "e" || r.is(n - 1, IS) && r.any(n.saturating_sub(2), n, YOU));
     let is_fraction =
         |at: &usize| r.is(*at, UNIT) || is_one_of!(r.word(*at), "half quarter metade once");
@@ -267,4 +272,59 @@ fn way_forward(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let acts = |at: &usize| r.is_health(*at) || r.is(*at, ACT) && r.is(*at, GERUND);
     let at = (0..r.tokens.len()).find(acts)?;
     hit(r, n.min(at), n.max(at), PRESCRIBING)
+}
+
+/// Finds an amount without a verb, or with one of permission: "twelve drops, not eight", "five units
+/// less at supper", "adults can take up to eight a day".
+fn bare_amount(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let len = r.tokens.len();
+    if is_sourced(r) || r.any(0, len, PAST | DOCUMENT) {
+        return None;
+    }
+    let from = n.saturating_sub(4);
+    let number = (from..n).find(|at| r.is(*at, NUMBER))?;
+    let is_dose = |at: usize| {
+        r.is(at, UNIT | MEDICINE) || is_one_of!(r.word(at), "units unidades drops gotas")
+    };
+    let has_dose = (number..(n + 3).min(len)).any(is_dose);
+    let contrasts = is_one_of!(r.word(n), "not nao instead vez") && r.any(n + 1, n + 4, NUMBER);
+    let compares = is_one_of!(r.word(n), "less fewer menos mais") && n <= number + 3;
+    let limits = is_one_of!(r.word(n), "day dia")
+        && r.any(0, number, ABLE)
+        && (0..number).any(|at| r.is(at, DOSE_VERB) && r.is(at, BASE | INFINITIVE));
+    let is_bare = r.opens(number) && has_dose && (contrasts || compares);
+    (is_bare || limits)
+        .then(|| hit(r, number, n, PRESCRIBING))
+        .flatten()
+}
+
+/// Finds habits without a verb: "a hot bath before bed and no coffee after noon".
+fn bare_habit(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    const EVIDENCE: Class = PAST | WAS | IS | PATIENT | DOCUMENT | ROLE | CARE | HAVE | NEG;
+    if !is_one_of!(r.word(n), "before after antes depois every day dia") || is_sourced(r) {
+        return None;
+    }
+    let len = r.tokens.len();
+    let habits = (0..len).filter(|at| r.is(*at, LIFESTYLE)).count();
+    let is_bare = r.is(0, DETERMINER | NUMBER) && !r.any(0, len, EVIDENCE);
+    (is_bare && habits > 1)
+        .then(|| hit(r, 0, n, PRESCRIBING))
+        .flatten()
+}
+
+/// Finds that a treatment or care has no use: "nothing to be gained from the statin", "hospital is the
+/// last place she should be".
+fn hopeless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let from = n.saturating_sub(4);
+    let gains = is_one_of!(r.word(n), "gained gain ganha ganhar")
+        && (from..n).any(|at| is_one_of!(r.word(at), "nothing nada little pouco"));
+    let is_last = is_one_of!(r.word(n), "last ultimo ultima")
+        && is_one_of!(r.word(n + 1), "place thing lugar coisa")
+        && r.any(n, r.tokens.len(), OBLIGE);
+    if !gains && !is_last || r.any(0, r.tokens.len(), WAS) {
+        return None;
+    }
+    let matters = |at: &usize| r.is_health(*at) || r.is(*at, CARE);
+    let at = (0..r.tokens.len()).find(matters)?;
+    hit(r, n.min(at), n.max(at), AGAINST_CARE)
 }

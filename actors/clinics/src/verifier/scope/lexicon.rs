@@ -223,7 +223,7 @@ const ENGLISH_VERBS: &[(Class, &str)] = &[
          suspend skip+ taper restart resume initiate add prescribe administer quit+/quit cease pause cut+/cut lower \
          raise adjust change drop+ wean titrate withhold/withheld omit+ combine mix swap+ substitute interrupt \
          commence introduce withdraw/withdrew/withdrawn escalate intensify self-medicate ditch flush discard toss dump abandon inject \
-         prolong exceed undergo/underwent/undergone",
+         prolong exceed push bump nudge ramp hike undergo/underwent/undergone",
     ),
     (
         DOSE_VERB,
@@ -321,7 +321,7 @@ const WORDS: &[(Class, &str)] = &[
         foods alimentos laticinio laticinios lacticinios frituras doces queijo refrigerante refrigerantes chocolate \
         picantes cheese rice spicy soda soup sopa yoghurt yogurt iogurte aveia screens screen ecras showers shower duche potassium water agua hydration ice gelo"),
     (CARE, "hospital hospitals er emergency ambulance clinic clinica healthcare professional professionals 911 112 \
-        192 999 helpline hotline paramedic paramedics samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
+        192 999 helpline hotline paramedic paramedics socorro samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
     (CARE | ROLE, "doctor doctors physician physicians gp gps specialist specialists surgeon surgeons nurse nurses \
         pharmacist pharmacists clinician clinicians practitioner consultant medico medica medicos medicas especialista \
         especialistas cirurgiao enfermeiro enfermeira farmaceutico farmaceutica doutor doutora"),
@@ -332,7 +332,7 @@ const WORDS: &[(Class, &str)] = &[
         consulta consultas retorno referral review attention care help advice opinion acompanhamento avaliacao \
         atendimento assistencia ajuda conselho orientacao opiniao opinioes assessment evaluation"),
     (SEEK, "see seeing saw visit visiting consult consulting call calling contact contacting go going seek seeking ask \
-        asking tell telling talk talking speak speaking bother bothering involve informing inform get getting need \
+        asking trouble troubling disturb disturbing tell telling talk talking speak speaking bother bothering involve informing inform get getting need \
         trust listen consultar procurar ir chamar ligar contactar contatar falar ver visitar perguntar marcar \
         incomodar procure consulte ligue chame va contacte contate fale marque avisar buscar busque recorrer"),
     (ORDINARY, "recall ask see know note consult contact call visit speak talk discuss seek check find name specify provide \
@@ -408,7 +408,7 @@ const WORDS: &[(Class, &str)] = &[
         considere considerar considera experimente tente tentar lembre lembrar certifique garanta pense pensar opte \
         optar procure aposte worth vale hora time"),
     (COMPLAINT, "symptom symptoms pain bleeding result results warning warnings chest lump signs sign fever rash \
-        palpitations tingling snoring blister blisters borbulhas formigueiro dormencia redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
+        palpitations tremor tremors tingling snoring blister blisters borbulhas formigueiro dormencia redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
         lesion allergy vomiting seizure seizures fainting sintoma sintomas dor dores sangramento resultado resultados \
         peito febre tontura fraqueza inchaco palpitacoes sinais alerta alertas mancha caroco nodulo advice conselho \
         orientacao orientacoes hemorragia alarme alteracao alteracoes abnormality readings cough tosse bleeds hurts bleed hurt sangrar sangra doer doi"),

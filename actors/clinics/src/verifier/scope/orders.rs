@@ -73,7 +73,7 @@ impl SentenceReading<'_, '_> {
             .find(|at| self.is_object(*at))
     }
 
-    fn medicine_before(&self, n: usize, within: usize) -> bool {
+    pub fn medicine_before(&self, n: usize, within: usize) -> bool {
         (n.saturating_sub(within)..n).any(|at| self.is(at, TREATMENT) || self.is_medicine(at))
     }
 
@@ -292,6 +292,7 @@ fn obligation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             && (r.is(n - 1, YOU | IS) || r.word(n - 1) == "had")
         || r.word(n) == "want" && next == "to" && n > 0 && r.is(n - 1, YOU) && !r.any(0, n, IF);
     let must = must
+        || r.word(n) == "due" && next == "for" && n > 0 && r.is(n - 1, IS)
         || is_one_of!(r.word(n), "caso altura momento")
             && matches!(next, "para" | "de")
             && (n.saturating_sub(3)..n).any(|at| is_one_of!(r.word(at), "e esta"));
@@ -360,7 +361,7 @@ fn owed(
         }
     }
     let word = r.word(n);
-    let needs = ["need", "requir", "precis", "necessit"]
+    let needs = ["need", "requir", "precis", "necessit", "due"]
         .iter()
         .any(|stem| word.starts_with(stem));
     let until = r.tokens.len().min(n + 6);

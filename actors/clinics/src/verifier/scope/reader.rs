@@ -6,7 +6,7 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::sentence::{JOINED, OPENS, Token};
+use super::sentence::{JOINED, LABELLED, OPENS, Token};
 
 const KIND: &str = "addressing the reader";
 
@@ -21,7 +21,7 @@ const GREETINGS: &str = "dear hello hi hey to any you caro cara prezado prezada 
     aos as querido querida language ai virtual digital linguagem";
 /// Pronouns of any person.
 const ANY_PERSON: &str = "whoever anyone anybody everyone everybody those someone somebody you next quem qualquer todos \
-    alguem tu voce voces";
+    alguem tu voce voces one";
 /// Nouns of any person, who may be the reader by what a relative clause says.
 const PERSONS: &str = "person people client clients colleague colleagues relative lady gentleman mother father user users \
     caller human pessoa pessoas senhora senhor senhores colega colegas cliente clientes familiar mae pai utilizador \
@@ -83,10 +83,14 @@ fn is_vocative(tokens: &[Token<'_>], n: usize) -> bool {
     if !is_reader && !is_one_of!(word, VOCATIVES) || word == "you" {
         return false;
     }
-    let ends = tokens.get(n + 1).is_none_or(|next| next.has(OPENS));
+    let ends = tokens
+        .get(n + 1)
+        .is_none_or(|next| next.has(OPENS) && !next.is(NUMBER));
+    let is_label = tokens.get(n + 1).is_some_and(|next| next.has(LABELLED));
     let before = n.checked_sub(1).map_or("", |at| tokens[at].word);
-    let greets =
-        is_one_of!(before, GREETINGS) && (is_reader || !is_one_of!(before, "to a ao as aos"));
+    let greets = is_one_of!(before, GREETINGS)
+        && (is_reader || is_label || !is_one_of!(before, "to a ao as aos"))
+        || is_one_of!(word, "leitor leitora leitores") && before == "o";
     // "Friend, stop the tablets" but not "a friend, who had stopped".
     ends && (tokens[n].has(OPENS) || greets) || is_reader && greets && before != "a"
 }
@@ -112,7 +116,8 @@ fn reads(tokens: &[Token<'_>], n: usize, is_pronoun: bool) -> bool {
     // "Quem esta lendo": the link is the verb too.
     (0..=linked).filter(|at| *at < rest.len()).any(|at| {
         let verb = rest[at].word;
-        let is_person = is_pronoun && !matches!(tokens[n].word, "you" | "those" | "someone");
+        let is_person =
+            is_pronoun && !matches!(tokens[n].word, "you" | "those" | "someone" | "one");
         is_one_of!(verb, READING)
             && (is_person
                 || (has_clause || verb.ends_with("ing")) && (is_pronoun || names_this(at + 1)))
@@ -149,7 +154,7 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     let addressed = (0..r.tokens.len()).find(|n| {
         is_one_of!(
             r.word(*n),
-            "you yours yourself voce voces vc vcs tu vos contigo consigo"
+            "you yours yourself voce voces vc vcs tu vos contigo consigo teu tua teus tuas"
         ) || r.is(*n, YOU) && r.is(*n, OBLIGE | ABLE)
     });
     let at = addressed.or(r.is_addressed.then_some(0));

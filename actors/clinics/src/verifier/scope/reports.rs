@@ -68,6 +68,10 @@ const BELIEVED: &str = "thought believed felt feared hoped assumed imagined wond
     confessou garantiu prometeu jurou respondeu perguntou escreveu queixou ensinou ensinara mostrou falou \
     acha acredita teme receia";
 
+/// Verbs before an indirect question with `se`.
+const DOUBTED: &str = "pergunta perguntou perguntava perguntaram saber sei sabe sabemos sabia diz dizer avaliar decidir decide \
+    ver determinar confirmar";
+
 /// Nouns of what somebody remarks, before `that`.
 const REMARKS: &str = "remark comment statement sentence mention observation report impression fear hope belief wish idea \
     observacao comentario mencao frase relato receio medo ideia impressao queixa";
@@ -122,6 +126,9 @@ pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
             next.is_some_and(|t| source(t) || t.is(DETERMINER))
                 && tokens[n + 1..].iter().take(3).any(source)
         }
+        // "She asks whether …", "não sei se …".
+        "whether" => true,
+        "se" => before(1).is_some_and(|t| is_one_of!(t.word, DOUBTED)),
         "acordo" => next.is_some_and(|t| t.word == "com"),
         _ => false,
     }

@@ -4,8 +4,8 @@ use callboard_message::is_one_of;
 use foldhash::HashMap;
 
 use super::lexicon::{
-    BASE, BODY, CARE, CHANGE, COMPLAINT, Class, DENIAL, DETERMINER, GERUND, IF, NEEDLESS, NUMBER,
-    PATIENT, VISIT, class_of,
+    BASE, BODY, CARE, CHANGE, COMPLAINT, Class, DENIAL, DETERMINER, GERUND, IF, LIVING, NEEDLESS,
+    NUMBER, PATIENT, POLITE, REFUSE, VISIT, class_of,
 };
 
 /// Word of a text, with its classes and with what stands before it.
@@ -155,6 +155,17 @@ impl<'a> Text<'a> {
             if word == "no" && before.class & (COMPLAINT | BODY) != 0 {
                 class &= !DENIAL;
             }
+        }
+        // "Call off the scan".
+        if word == "off"
+            && let Some(verb) = self.tokens.last_mut()
+            && verb.word == "call"
+        {
+            verb.class |= REFUSE | BASE;
+        }
+        // "De" is an imperative of "dar" only where a clause begins.
+        if word == "de" && before & OPENS == 0 {
+            class &= !(LIVING | POLITE);
         }
         if word == "tempo"
             && let Some(before) = self.tokens.last()
