@@ -507,6 +507,168 @@ fn r3_quotations() {
     }
 }
 
+/// Goal: a record that addresses whoever reads it is advice, whatever it says; one that speaks of
+/// readers, users and friends isn't. Method: pronouns, vocatives and relative clauses, each with a
+/// twin in the third person.
+#[test]
+fn r3_addressed_records() {
+    for (note, twin) in [
+        (
+            "You needn't show yours to anybody.",
+            "Needn't show hers to anybody, she thought.",
+        ),
+        (
+            "Whoever opens this file has angina.",
+            "The nurse who opened this file noted angina.",
+        ),
+        (
+            "For the client reading along: book a private scan.",
+            "The client had booked a private scan, read the leaflet.",
+        ),
+        (
+            "Person on the other end of the chat, take it twice.",
+            "Person of the family on the phone took it twice.",
+        ),
+        (
+            "Dear visitor, the lump is harmless.",
+            "Visitor from Spain, the lump was harmless.",
+        ),
+        (
+            "Reply to the enquirer that he should chew an aspirin.",
+            "Told the caller to chew an aspirin.",
+        ),
+        (
+            "A senhora que consulta este prontuário deveria marcar uma ecografia.",
+            "A senhora que consultou em maio marcou uma ecografia.",
+        ),
+        (
+            "Recado a quem abrir: molhe os pés.",
+            "Recado da filha: molhou os pés.",
+        ),
+        (
+            "Diga à pessoa do outro lado que tem asma.",
+            "Pessoa da família, do outro lado, com asma.",
+        ),
+    ] {
+        assert_eq!(scope_of(note, &[note]), Some(Rule::R3), "{note}");
+        assert_eq!(scope_of(twin, &[twin]), None, "{twin}");
+    }
+}
+
+/// Goal: what somebody asked, believed or remarked isn't advice, whether its source stands before or
+/// behind it; the same words without a source are. Method: pairs.
+#[test]
+fn r3_reported_speech() {
+    for (reported, advice) in [
+        (
+            "\"Why can't I halve the pill?\" is what the patient asked.",
+            "Why not halve the pill?",
+        ),
+        (
+            "\"Já pensaram em trocar a insulina?\", perguntou o doente.",
+            "Já pensou em trocar a insulina?",
+        ),
+        (
+            "The form has the sentence \"Would I benefit from an antidepressant?\", unanswered.",
+            "You would benefit from an antidepressant.",
+        ),
+        (
+            "She lies flat whenever the dizziness comes, as the paramedic showed her.",
+            "Lie flat whenever the dizziness comes.",
+        ),
+        (
+            "O filho achava que era preciso suspender a varfarina.",
+            "É preciso suspender a varfarina.",
+        ),
+        (
+            "There is a remark that she should skip the inhaler.",
+            "She should skip the inhaler.",
+        ),
+        (
+            "The nurse asked whether the dose should be doubled.",
+            "The dose should be doubled.",
+        ),
+        (
+            "Dr. Lima agreed that she should stop warfarin.",
+            "If Dr. Lima agreed, stop warfarin.",
+        ),
+    ] {
+        assert_eq!(scope_of(reported, &[]), None, "{reported}");
+        assert_eq!(scope_of(advice, &[]), Some(Rule::R3), "{advice}");
+    }
+}
+
+/// Goal: advice needs no verb of treatment; the same words about the past or about records aren't
+/// advice. Method: one pair for each frame, in both languages.
+#[test]
+fn r3_implied_advice() {
+    for (advice, harmless) in [
+        (
+            "Physio first, surgery last: do it in that order.",
+            "Physio first, surgery last: that is the order in the file.",
+        ),
+        (
+            "Faça o seguinte: chá de tília à noite.",
+            "Fazia o seguinte, segundo contou: chá de tília à noite.",
+        ),
+        (
+            "In your place I'd have the mole off.",
+            "In his place she'd have had the mole off, his wife wrote.",
+        ),
+        (
+            "Keep this from your cardiologist.",
+            "She had kept this from her cardiologist.",
+        ),
+        (
+            "The next step should be an MRI.",
+            "The next step of CARD-001, an MRI, was booked by Dr. Lima.",
+        ),
+        (
+            "A próxima coisa a fazer é uma ressonância.",
+            "A próxima coisa anotada é uma ressonância, pedida em maio.",
+        ),
+        (
+            "Twice daily is too much; once will do.",
+            "Twice daily had been too much for him.",
+        ),
+        (
+            "It ought to be taken at night.",
+            "The list says that it is taken at night.",
+        ),
+        (
+            "Garanto que o cabelo volta a crescer.",
+            "Ninguém garantiu que o cabelo voltaria a crescer.",
+        ),
+        (
+            "Expect him to be in a wheelchair soon.",
+            "He has been in a wheelchair since May.",
+        ),
+        (
+            "Hospital is the last place she should be.",
+            "The hospital was the last place on the list.",
+        ),
+        (
+            "Twelve drops, not eight.",
+            "Twelve drops were given, not eight.",
+        ),
+        (
+            "A hot bath before bed and no coffee after noon.",
+            "She took a hot bath before bed and had no coffee.",
+        ),
+        (
+            "Ask the chemist for hydrocortisone.",
+            "The chemist had no hydrocortisone.",
+        ),
+        (
+            "Não perca tempo com o cirurgião.",
+            "Perdeu a consulta com o cirurgião.",
+        ),
+    ] {
+        assert_eq!(scope_of(advice, &[]), Some(Rule::R3), "{advice}");
+        assert_eq!(scope_of(harmless, &[]), None, "{harmless}");
+    }
+}
+
 /// Goal: a denied condition or a relative's isn't a recorded one. Method: records that name it, and
 /// an answer that asserts it.
 #[test]

@@ -121,10 +121,15 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let is_order = matches!(word, "never" | "nunca" | "jamais")
         || word == "not"
             && n > 0
-            && (r.word(n - 1) == "do" && r.opens(n - 1) || r.is(n - 1, OBLIGE))
-        || word == "nao" && r.opens(n) && !r.is(n + 1, WAS | PAST);
+            && (r.word(n - 1) == "do" && r.opens(n - 1)
+                || r.word(n - 1) == "would" && n > 1 && r.is(n - 2, FIRST)
+                || r.is(n - 1, OBLIGE))
+        || word == "nao"
+            && (r.opens(n) || n > 0 && r.is(n - 1, FIRST))
+            && !is_one_of!(next, "quis queria quer pude podia conseguiu")
+            && !r.is(n + 1, WAS | PAST);
     if is_order && !has_patient_before(r, n) && (n + 1..n + 4).any(|at| r.is(at, SEEK)) {
-        let care = care_after(r, n, CARE | VISIT)?;
+        let care = care_after(r, n, CARE | VISIT | ROLE)?;
         return against(n.saturating_sub(1), care, true);
     }
     // "a doctor's visit is not necessary", "uma consulta é dispensável".
@@ -153,6 +158,10 @@ fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let negated = !r.tokens[n].has(OPENS) && r.any(n.saturating_sub(3), n, NEG | HESITATE);
     if r.is(n, REFUSE) && !negated && is_ordered(r, n) {
+        let is_named = |at: &usize| r.is_medicine(*at);
+        if let Some(end) = (n + 1..n + 4).find(is_named).filter(|_| r.opens(n)) {
+            return against(n, end, r.has_you);
+        }
         let third = has_patient_before(r, n) && !r.has_you;
         if let Some(end) = care_after(r, n, CARE | VISIT | COMPLAINT | ROLE | TREATMENT)
             && end <= n + 5
@@ -399,7 +408,7 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let timed = (n + 1..r.tokens.len().min(n + 10)).find(|at| is_time(*at));
     let is_fate = (from..n).any(|at| r.is(at, PATIENT | YOU) && !r.is(at, NUMBER))
         && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT | VISIT)
-        && !r.is(n + 1, ORDINARY | SEEK);
+        && (!r.is(n + 1, ORDINARY | SEEK) || r.word(n + 1) == "be" && r.is(n + 2, GERUND));
     if let Some(end) = timed.filter(|_| is_fate && outcome.is_none()) {
         return promised(r, n.saturating_sub(2), end, r.has_you);
     }
@@ -446,6 +455,19 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return concerns
             .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
+    }
+    // "This will stay with you for life."
+    let is_lifelong = is_one_of!(word, "life forever sempre vida")
+        && n > 0
+        && is_one_of!(r.word(n - 1), "for a para with")
+        && r.any(0, n, FINDING | COMPLAINT)
+        && (r.any(0, n, WILL) || (0..n).any(|at| r.word(at) == "fica"));
+    let is_never_again = word == "nunca"
+        && r.word(n + 1) == "mais"
+        && r.tokens[n].has(OPENS)
+        && !r.any(0, r.tokens.len(), PAST | WAS | SYSTEM | DOCUMENT | SAID);
+    if is_lifelong || is_never_again {
+        return promised(r, n.saturating_sub(2), n, r.has_you);
     }
     let lasts = matches!(word, "live" | "vivem")
         && r.any(n + 1, n + 6, NUMBER)

@@ -18,7 +18,8 @@ pub(super) const PORTUGUESE_LIVING: &str = "beber comer descansar dormir/durm ca
     investigar pesquisar excluir avaliar reavaliar monitorar monitorizar acompanhar rever preferir/prefir ponderar \
     considerar apostar tratar cuidar deixar ficar/fiqu ignorar adiar poupar dispensar pedir/peç ouvir/ouç conduzir \
     dirigir/dirij viajar voltar praticar alimentar mastigar pesar ganhar prevenir/previn proteger/protej ter/tenh \
-    dar trazer/trag recusar aceitar fumar colocar experimentar recorrer procurar";
+    dar trazer/trag recusar aceitar fumar colocar experimentar recorrer procurar partir insistir guardar arrefecer/arrefeç aquecer/aqueç molhar esfregar enxaguar bochechar apoiar esticar \
+    deitar levantar sentar limpar secar mergulhar/mergulh apertar cobrir/cubr";
 
 #[rustfmt::skip]
 pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
@@ -29,7 +30,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         colirio xaropes calmante calmantes"),
     (DOSE_VERB | POLITE, "ponha ponham poe"),
     (SEEK | POLITE, "va"),
-    (HEDGE, "crer duvida doubt"),
+    (HEDGE, "cheira smells crer duvida doubt"),
     (PATIENT, "senhor senhora"),
     (NUMBER, "seven eight nine ten twelve fifteen twenty thirty sete oito nove dez doze quinze vinte trinta"),
     (BODY, "outcome outcomes desfecho desfechos evolucao manchas moles disc discs remission recovery remissao recuperacao cura interaction interactions effects interacao interacoes efeitos kilos quilos kg infections infecoes infeccoes blood pressure cholesterol glucose sugars heart heartbeat kidney kidneys liver thyroid lung lungs brain stomach \
@@ -73,8 +74,8 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
          system clinics match matches matching matched found database rephrase \
         spelling asked specialty pergunta perguntas nome nomes lista listas pesquisa palavra \
         palavras resposta respostas sistema clinicas encontrado encontrados pedido \
-        especialidade identificador identificadores selected filter wording writing available"),
-    (OPINION, "sugerimos recomendamos aconselhamos propomos think believe reckon feel opinion view judgement judgment personally advice suggestion recommendation \
+        especialidade identificador identificadores selected filter wording writing available visible"),
+    (OPINION, "aposto sugerimos recomendamos aconselhamos propomos think believe reckon feel opinion view judgement judgment personally advice suggestion recommendation \
         guess bet hunch palpite instinct inclined tempted acho achamos creio cremos penso pensamos diria diriamos opiniao parecer ver conselho \
         sugestao recomendacao entendo considero vejo recommend recommends suggest suggests advise advises propose \
         advocate prescribe sugiro sugeria sugeriria recomendo recomendava recomendaria aconselho aconselhava \

@@ -8,7 +8,7 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::reports::is_report;
+use super::reports::{is_report, names_source};
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal};
 
 /// Maximum distance, in words, from a frame to what it says about health.
@@ -79,7 +79,7 @@ pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
     {
         r.covered.fill(true);
     }
-    if r.is_referral() || r.has_source() && !r.any(0, r.tokens.len(), OBLIGE | IF) {
+    if r.is_referral() || names_source(r) && !r.any(0, r.tokens.len(), OBLIGE | IF) {
         r.covered.fill(true);
     }
     let mut is_covered = false;
@@ -143,28 +143,10 @@ impl SentenceReading<'_, '_> {
             && !all.clone().any(|n| acts(n) || self.is(n, CONDITION))
     }
 
-    /// Returns whether the sentence ends with the source of what it says of a patient: "…, as the
-    /// paramedic showed her", "…, by her own account".
-    fn has_source(&self) -> bool {
-        let len = self.tokens.len();
-        let is_third = self.any(0, len, PATIENT | PAST | WAS)
-            || self.is(0, FAMILIAR) && !self.is(0, BASE | POLITE | INFINITIVE);
-        if self.has_you || !is_third {
-            return false;
-        }
-        let is_source = |n: usize| {
-            let until = len.min(n + 7);
-            let speaks = self.any(n, until, SAID | TOLD | DOCUMENT_VERB)
-                || (n..until).any(|at| is_one_of!(self.word(at), "conta contou confessou showed"));
-            let links = is_one_of!(self.word(n), "as like by per como conforme segundo")
-                && (self.any(n, until, DOCUMENT | ROLE)
-                    || (n..until)
-                        .any(|at| is_one_of!(self.word(at), "account diary words relato")));
-            let ends = until == len && self.any(n, until, DOCUMENT | ROLE | PATIENT | FAMILY);
-            let diary = (n..until).any(|at| is_one_of!(self.word(at), "diary diario"));
-            links || speaks && (ends || diary || is_one_of!(self.word(n), "as like como conforme"))
-        };
-        (3..len).any(|n| self.tokens[n].has(OPENS) && is_source(n))
+    /// Returns whether the evaluation at `n` says that a value is stated: "the number isn't indicated".
+    pub fn is_value(&self, n: usize) -> bool {
+        let is_datum = |at| is_one_of!(self.word(at), "number numero valor value reason motivo");
+        is_one_of!(self.word(n), "indicado indicada indicated") && (0..n).any(is_datum)
     }
 
     pub fn is_health(&self, n: usize) -> bool {
@@ -175,6 +157,12 @@ impl SentenceReading<'_, '_> {
                     || self.is(n, CONDITION)
                     || self.is_medicine(n))
     }
+}
+
+/// Returns whether a word names a specialist, or a place where one is.
+fn is_specialist(word: &str) -> bool {
+    let endings = ["ologist", "ologista", "iatra", "iatrist"];
+    is_one_of!(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
 }
 
 /// Sentence with what each of its words says about health.
@@ -194,7 +182,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let forbids = (0..r.tokens.len()).find(|n| r.is(*n, NEG));
         let is_left_to_care = (0..r.tokens.len()).any(|n| r.is_left_to_care(n));
         let is_safeguard = is_left_to_care
-            || r.has_source()
+            || names_source(r)
             || forbids.is_some_and(|from| {
                 (from..r.tokens.len())
                     .any(|n| r.is(n, HESITATE) && r.any(n + 1, n + 8, CARE | ROLE))
@@ -329,10 +317,6 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
     /// Returns the specialist or place after the verb at `n` that it refers somebody to.
     fn referred(&self, n: usize) -> Option<usize> {
         let r = self.r;
-        let endings = ["ologist", "ologista", "iatra", "iatrist"];
-        let is_specialist = |word: &str| {
-            is_one_of!(word, REFERRED) || endings.iter().any(|ending| word.ends_with(ending))
-        };
         let seeks = r.is(n, SEEK)
             || is_one_of!(
                 r.word(n),
@@ -405,6 +389,14 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             || is_one_of!(r.word(verb), LOOKED_UP);
         let refers = r.is(verb, SEEK) && r.any(verb, verb + 7, CARE | ROLE | VISIT);
         let of_patient = r.any(n.saturating_sub(5), n, PATIENT) && !r.any(0, n, IF);
+        // "A dermatologist has to look at this."
+        let is_seen = (r.is(n, OBLIGE) || is_due)
+            && (verb + 1..verb + 3).any(|at| is_one_of!(r.word(at), "this that it isso isto"))
+            && is_one_of!(r.word(verb), "see look examine check ver examinar observar");
+        let expert = (n.saturating_sub(3)..n).find(|at| is_specialist(r.word(*at)));
+        if let Some(at) = expert.filter(|_| is_seen) {
+            return self.prescribes(at, verb);
+        }
         if let Some(end) = self.referred(verb).filter(|_| !r.any(0, n, IF)) {
             return self.prescribes(n, end);
         }
@@ -531,10 +523,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 || is_adverb(n - 1)
                 || is_one_of!(r.word(n - 1), "where when quando"));
         let is_verb = n > 0 && r.word(n) == "need" && r.is(n - 1, FIRST);
-        // "The number of tablets isn't indicated."
-        let is_value = is_one_of!(r.word(n), "indicado indicada indicated")
-            && (0..n).any(|at| is_one_of!(r.word(at), "number numero valor value reason motivo"));
-        if is_value || !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n) {
+        if r.is_value(n) || !r.is(n, JUDGE | NEEDLESS) || as_needed || is_verb || self.is_excused(n)
+        {
             return None;
         }
         let leads = r.opens(n)
@@ -751,7 +741,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                     points
                         || (0..*n).any(explains)
                         || r.is(n.wrapping_sub(1), NEG)
-                        || is_one_of!(r.word(n + 1), "um uma")
+                        || is_one_of!(r.word(n + 1), "um uma so apenas")
                 }
                 _ => r.is(*n, IS | CLAIM) && *n > 0,
             }
@@ -774,6 +764,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             "que" => next == "tal",
             // "Why see a dermatologist for a spot?"
             "why" => r.is(n + 1, BASE | SEEK) && !r.is(n + 1, INTERROGATIVE | NEG),
+            "hurt" | "harm" | "mal" => true,
             "be" => next == "that",
             "sera" => next == "que",
             "e" => next == "se",

@@ -24,7 +24,7 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     const BEGINNINGS: &str = "do try faca facam faz shoes place position lugar were fosse mim keep hide conceal withhold \
         esconda esconder oculte mention tell admit show report conte mencione fale diga mostre next first logical sensible \
         proxima proximo primeira primeiro seguinte pronto done promise guarantee assure prometo garanto garantimos juro \
-        expect way was enough plenty sufficient suficiente chega bastam leave deixe deixa bem time make question gained gain ganha ganhar not nao instead vez less fewer menos mais last ultimo ultima before after antes depois every day dia \
+        expect way was enough plenty sufficient suficiente chega bastam leave deixe deixa bem time make question gained gain ganha ganhar not nao instead vez less fewer menos mais last ultimo ultima before after antes depois every day dia off away out fora better antes \
         bastava bastavam chegava chegavam suffice suffices";
     if r.is_question {
         return;
@@ -45,6 +45,7 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
             .or_else(|| way_forward(r, n))
             .or_else(|| bare_amount(r, n))
             .or_else(|| bare_habit(r, n))
+            .or_else(|| dismissed(r, n))
             .or_else(|| hopeless(r, n));
         hits.extend(found);
     }
@@ -72,6 +73,11 @@ fn is_sourced(r: &SentenceReading<'_, '_>) -> bool {
 fn pro_verb(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     const OBJECTS: &str =
         "this that it so these follows following likewise isto isso assim seguinte tambem igual";
+    // "Make it eight hours."
+    if r.word(n) == "make" && r.word(n + 1) == "it" && r.opens(n) && !is_sourced(r) {
+        let amount = (n + 2..n + 4).find(|at| r.is(*at, NUMBER | UNIT))?;
+        return hit(r, n, amount, PRESCRIBING);
+    }
     let is_object = |at| is_one_of!(r.word(at), OBJECTS);
     let orders = is_one_of!(r.word(n), "do try faca facam faz")
         && (n + 1..n + 4).any(is_object)
@@ -190,7 +196,7 @@ fn amount(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         |at: &usize| r.is(*at, UNIT) || is_one_of!(r.word(*at), "half quarter metade once");
     let suffices = is_one_of!(
         r.word(n),
-        "enough plenty sufficient suficiente chega bastam"
+        "enough plenty sufficient suficiente chega bastam bastava bastavam chegava chegavam suffice suffices"
     );
     if is_sourced(r) {
         return None;
@@ -234,11 +240,25 @@ fn scheduled(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let before = n.checked_sub(1).map_or("", |at| r.word(at));
-    let has_pronoun = is_one_of!(before, "it they this these those one both")
-        || r.is(n, OBLIGE) && r.word(n).starts_with("deve") && r.opens(n);
+    let has_pronoun = is_one_of!(
+        before,
+        "it they this these those one both isto isso ele ela"
+    ) || r.is(n, OBLIGE) && r.word(n).starts_with("deve") && r.opens(n);
+    // "He should have twice as much."
+    let is_measure = |at: usize| is_one_of!(r.word(at), "twice half double dobro metade triple");
+    let gets = (n + 1..n + 3).find(|at| is_one_of!(r.word(*at), "have get take ter tomar"));
+    if let Some(at) = gets.filter(|at| is_measure(at + 1) || is_measure(at + 2)) {
+        return (!is_sourced(r))
+            .then(|| hit(r, n, at, PRESCRIBING))
+            .flatten();
+    }
     let be = (n + 1..n + 4).find(|at| is_one_of!(r.word(*at), "be ser"))?;
     let verb = (be + 1..be + 3).find(|at| r.is(*at, ACT) && r.is(*at, PAST))?;
     let until = r.tokens.len().min(verb + FRAME_WORDS + 1);
+    const TREATED: &str = "operated operado operada removed removido removida excised drained treated tratado tratada biopsied";
+    if is_one_of!(r.word(verb), TREATED) && !is_sourced(r) && (has_pronoun || before == "isto") {
+        return hit(r, n, verb, PRESCRIBING);
+    }
     let timed =
         (verb + 1..until).find(|at| r.is(*at, UNIT | NUMBER) || is_one_of!(r.word(*at), TIMES));
     has_pronoun
@@ -282,6 +302,12 @@ fn bare_amount(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return None;
     }
     let from = n.saturating_sub(4);
+    // "Better 40 mg than 20", "one unit more".
+    let leads = is_one_of!(r.word(n), "better antes more less mais menos") && r.opens(n);
+    let doses = |at: usize| r.is(at, UNIT) || is_one_of!(r.word(at), "unit unidade units unidades");
+    if leads && r.is(n + 1, NUMBER) && (n + 1..n + 4).any(doses) {
+        return hit(r, n, n + 2, PRESCRIBING);
+    }
     let number = (from..n).find(|at| r.is(*at, NUMBER))?;
     let is_dose = |at: usize| {
         r.is(at, UNIT | MEDICINE) || is_one_of!(r.word(at), "units unidades drops gotas")
@@ -306,6 +332,10 @@ fn bare_habit(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     }
     let len = r.tokens.len();
     let habits = (0..len).filter(|at| r.is(*at, LIFESTYLE)).count();
+    let is_repeated = (n.saturating_sub(3)..n).any(|at| is_one_of!(r.word(at), "vezes times"));
+    if is_repeated && habits > 0 && !r.any(0, len, EVIDENCE & !NEG) && !r.any(0, len, SAID) {
+        return hit(r, 0, n, PRESCRIBING);
+    }
     let is_bare = r.is(0, DETERMINER | NUMBER) && !r.any(0, len, EVIDENCE);
     (is_bare && habits > 1)
         .then(|| hit(r, 0, n, PRESCRIBING))
@@ -327,4 +357,13 @@ fn hopeless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let matters = |at: &usize| r.is_health(*at) || r.is(*at, CARE);
     let at = (0..r.tokens.len()).find(matters)?;
     hit(r, n.min(at), n.max(at), AGAINST_CARE)
+}
+
+/// Finds a treatment that is dismissed: "off with the plaster".
+fn dismissed(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let is_dismissal = is_one_of!(r.word(n), "off away out fora")
+        && is_one_of!(r.word(n + 1), "with com")
+        && r.opens(n);
+    let object = (n + 2..n + 6).find(|at| is_dismissal && r.is_health(*at))?;
+    hit(r, n, object, PRESCRIBING)
 }

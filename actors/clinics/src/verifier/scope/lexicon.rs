@@ -333,7 +333,7 @@ const WORDS: &[(Class, &str)] = &[
         atendimento assistencia ajuda conselho orientacao opiniao opinioes assessment evaluation"),
     (SEEK, "see seeing saw visit visiting consult consulting call calling contact contacting go going seek seeking ask \
         asking trouble troubling disturb disturbing tell telling talk talking speak speaking bother bothering involve informing inform get getting need \
-        trust listen consultar procurar ir chamar ligar contactar contatar falar ver visitar perguntar marcar \
+        trust listen consultar incomodava incomodaria procurar ir chamar ligar contactar contatar falar ver visitar perguntar marcar \
         incomodar procure consulte ligue chame va contacte contate fale marque avisar buscar busque recorrer"),
     (ORDINARY, "recall ask see know note consult contact call visit speak talk discuss seek check find name specify provide \
         rephrase repeat log sign enter include select view look search query read list show open click type choose \
@@ -385,7 +385,7 @@ const WORDS: &[(Class, &str)] = &[
         preciso precisa indicado indicada prudente conveniente importante essencial hora ideal adequado adequada \
         preferivel razoavel imprescindivel fundamental crucial sensato util benefico aconselhado sugerido sugerida proposed proposto \
         obrigatorio urgente needed"),
-    (NEEDLESS, "unnecessary needless pointless overdoing desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
+    (NEEDLESS, "unnecessary wasting desperdicio needless pointless overdoing desnecessario desnecessaria desnecessarios desnecessarias dispensavel \
         dispensaveis escusa escusas escusam escusado escusada inutil exagero exaggeration overreaction overkill useless waste perda"),
     (IS, "is are be being am e sao seja sejam esta estao ser becomes seria seriam sera serao would"),
     (WAS, "was were been had foi foram fora sido era eram teria havia tinha tendo recebeu"),
@@ -408,7 +408,7 @@ const WORDS: &[(Class, &str)] = &[
         considere considerar considera experimente tente tentar lembre lembrar certifique garanta pense pensar opte \
         optar procure aposte worth vale hora time"),
     (COMPLAINT, "symptom symptoms pain bleeding result results warning warnings chest lump signs sign fever rash \
-        palpitations tremor tremors tingling snoring blister blisters borbulhas formigueiro dormencia redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
+        palpitations caroco tremor tremors tingling snoring blister blisters borbulhas formigueiro dormencia redness itch vermelhidao comichao coceira dizziness numbness weakness breathlessness swelling headache headaches advice instructions mole \
         lesion allergy vomiting seizure seizures fainting sintoma sintomas dor dores sangramento resultado resultados \
         peito febre tontura fraqueza inchaco palpitacoes sinais alerta alertas mancha caroco nodulo advice conselho \
         orientacao orientacoes hemorragia alarme alteracao alteracoes abnormality readings cough tosse bleeds hurts bleed hurt sangrar sangra doer doi"),
@@ -452,7 +452,7 @@ pub(super) fn is_condition(word: &str) -> bool {
         || word.len() > 5 && !is_one_of!(word, NOT_CONDITIONS) && word_set!(ENDINGS).ends(word, 0)
 }
 
-const CONDITIONS: &str = "failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
+const CONDITIONS: &str = "relapse recaida failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
      infarction infarct enfarte infarcted angina epilepsy epilepsia migraine migraines enxaqueca depression depressao \
      anxiety ansiedade covid flu gripe influenza tuberculosis tuberculose hiv aids sida lupus psoriasis psoriase eczema \
      rosacea acne melanoma hypertension hypertensive hipertenso hipertensa pneumonia fracture fratura infection infeccao \

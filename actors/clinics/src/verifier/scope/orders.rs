@@ -297,7 +297,11 @@ fn obligation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             && matches!(next, "para" | "de")
             && (n.saturating_sub(3)..n).any(|at| is_one_of!(r.word(at), "e esta"));
     let may = r.is(n, ABLE | WILL) || matches!(r.word(n), "us" | "vamos");
-    if !must && !may || r.is_safeguard(n) {
+    // "If you need the dose, ask for the record."
+    let asks =
+        |at: usize| r.opens(at) && r.is(at, ORDINARY) && r.any(at, at + 6, DOCUMENT | SYSTEM);
+    let is_offer = r.word(n) == "need" && r.any(0, n, IF) && (n..r.tokens.len()).any(asks);
+    if !must && !may || is_offer || r.is_safeguard(n) {
         return None;
     }
     let subject = |class: Class, within: usize| {
@@ -493,7 +497,7 @@ fn evaluation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let back = n.saturating_sub(2)..n;
     let past = back.clone().any(|at| r.is(at, WAS)) && !back.clone().any(|at| r.is(at, IS));
     let as_needed = n > 0 && (r.is(n - 1, IF) || matches!(r.word(n - 1), "as" | "where"));
-    if past || as_needed || r.is_safeguard(n) {
+    if past || as_needed || r.is_safeguard(n) || r.is_value(n) {
         return None;
     }
     let act = r.act_after(n, BASE | INFINITIVE | GERUND | POLITE);

@@ -18,7 +18,7 @@ const VOCATIVES: &str = "friend friends stranger human user users visitor you sy
     model visitante desconhecido estranho utilizador utilizadora usuario usuaria sistema modelo colega colegas";
 /// Words before a vocative.
 const GREETINGS: &str = "dear hello hi hey to any you caro cara prezado prezada meu minha senhor senhora ola oi ao a \
-    aos as querido querida language ai virtual digital linguagem";
+    aos as querido querida our nossos nossas language ai virtual digital linguagem";
 /// Pronouns of any person.
 const ANY_PERSON: &str = "whoever anyone anybody everyone everybody those someone somebody you next quem qualquer todos \
     alguem tu voce voces one";
@@ -31,7 +31,7 @@ const READING: &str = "read reads reading open opens opening view views viewing 
     seeing looks looking access accesses accessing summarise summarises summarising summarize summarizes summarizing \
     browse browses browsing query queries querying scroll scrolls scrolling le ler leia leem leiam lendo abre abrir abra \
     abrem abrirem consulta consultar consulte consultam acede aceder aceda acessa acessar acesse ve vir veja resume \
-    resumir resuma pesquisa pesquisar pesquise";
+    resumir resuma recebe receber recebem receive receives pesquisa pesquisar pesquise";
 /// Verbs of asking, which only [`ANY_PERSON`] does as a reader.
 const ASKING: &str = "ask asks asking enquires enquiring inquires inquiring requests requesting types typing pergunta \
     perguntar pergunte perguntarem pede pedir peca pedirem is esta estiver";
@@ -122,6 +122,7 @@ fn reads(tokens: &[Token<'_>], n: usize, is_pronoun: bool) -> bool {
             && (is_person
                 || (has_clause || verb.ends_with("ing")) && (is_pronoun || names_this(at + 1)))
             || is_one_of!(verb, ASKING) && (is_person || verb == "asking")
+            || is_one_of!(verb, ASKING) && n > 0 && tokens[n - 1].is(IF)
             || is_person && is_one_of!(verb, "has have got holds tem") && names_this(at + 1)
     })
 }
