@@ -62,31 +62,27 @@ fn has_patient_before(reading: &SentenceReading<'_, '_>, n: usize) -> bool {
     reading.any(n.saturating_sub(6), n, PATIENT | FAMILY)
 }
 
+/// Returns whether the word at `at` says that something is needed or worth it.
+fn is_need(r: &SentenceReading<'_, '_>, at: usize) -> bool {
+    let word = r.word(at);
+    // "did not answer in time" values nothing.
+    let is_on_time = word == "time" && matches!(r.word(at.wrapping_sub(1)), "in" | "on");
+    r.is(at, OBLIGE | NEEDLESS | EVALUATION) && !is_on_time
+        || matches!(
+            word,
+            "need" | "reason" | "point" | "require" | "necessidade" | "motivo" | "razao" | "pena"
+        )
+        || word.starts_with("precis")
+        || word.starts_with("necess")
+        || word.starts_with("obriga")
+}
+
 /// Finds that care isn't needed: "no need to see a doctor", "you don't have to go to the hospital",
 /// "a consultation is unnecessary", "não é preciso procurar um médico".
 fn needless(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let word = r.word(n);
     let next = r.word(n + 1);
-    let needs = |at: usize| {
-        let word = r.word(at);
-        // "did not answer in time" values nothing.
-        let is_on_time = word == "time" && matches!(r.word(at.wrapping_sub(1)), "in" | "on");
-        r.is(at, OBLIGE | NEEDLESS | EVALUATION) && !is_on_time
-            || matches!(
-                word,
-                "need"
-                    | "reason"
-                    | "point"
-                    | "require"
-                    | "necessidade"
-                    | "motivo"
-                    | "razao"
-                    | "pena"
-            )
-            || word.starts_with("precis")
-            || word.starts_with("necess")
-            || word.starts_with("obriga")
-    };
+    let needs = |at: usize| is_need(r, at);
     let is_no = r.is(n, NEG)
         || matches!(
             word,
@@ -340,7 +336,8 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let is_surpassed = r.any(0, n, YOU)
         && (n.saturating_sub(4)..n).any(|at| is_one_of!(r.word(at), "than que"))
         && r.any(n.saturating_sub(6), n, BETTER);
-    if is_surpassed
+    if r.word(n + 1) == "nenhum"
+        || is_surpassed
         || cannot && (r.any(n + 1, n + 7, YOU) || !of_one && (n + 1..n + 8).any(is_useless))
     {
         return against(n, n + 1, true);
@@ -409,6 +406,13 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
     let is_fate = (from..n).any(|at| r.is(at, PATIENT | YOU) && !r.is(at, NUMBER))
         && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT | VISIT)
         && (!r.is(n + 1, ORDINARY | SEEK) || r.word(n + 1) == "be" && r.is(n + 2, GERUND));
+    // "He will see again."
+    let returns = (n + 2..until)
+        .find(|at| r.word(*at) == "again" || r.word(*at) == "outra" && r.word(at + 1) == "vez");
+    let sees = is_one_of!(r.word(n + 1), "see walk work run ver andar trabalhar");
+    if let Some(end) = returns.filter(|_| sees && r.any(from, n, PATIENT | YOU)) {
+        return promised(r, n.saturating_sub(2), end, r.has_you);
+    }
     if let Some(end) = timed.filter(|_| is_fate && outcome.is_none()) {
         return promised(r, n.saturating_sub(2), end, r.has_you);
     }
@@ -416,6 +420,35 @@ fn forecast(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         .filter(|_| has_subject)
         .or(cure.filter(|_| has_subject || is_treated))?;
     promised(r, n.saturating_sub(2), end, true)
+}
+
+/// Units of time.
+const PERIODS: &str = "month months year years week weeks days mes meses ano anos semanas dias";
+
+/// Finds how long something lasts, or how long people live: "it will stay for life", "doentes assim
+/// vivem vinte anos".
+fn lasting(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
+    let word = r.word(n);
+    // "This will stay with you for life."
+    let is_lifelong = is_one_of!(word, "life forever sempre vida")
+        && n > 0
+        && is_one_of!(r.word(n - 1), "for a para with")
+        && r.any(0, n, FINDING | COMPLAINT)
+        && (r.any(0, n, WILL) || (0..n).any(|at| r.word(at) == "fica"));
+    let is_never_again = word == "nunca"
+        && r.word(n + 1) == "mais"
+        && r.tokens[n].has(OPENS)
+        && !r.any(0, r.tokens.len(), PAST | WAS | SYSTEM | DOCUMENT | SAID);
+    if is_lifelong || is_never_again {
+        return promised(r, n.saturating_sub(2), n, r.has_you);
+    }
+    let lasts = matches!(word, "live" | "vivem")
+        && r.any(n + 1, n + 6, NUMBER)
+        && (n + 1..n + 7).any(|at| is_one_of!(r.word(at), PERIODS));
+    if lasts && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT) {
+        return promised(r, n, n + 3, r.has_you);
+    }
+    None
 }
 
 /// Finds a prognosis, a time left to live, odds, or a cure: "the prognosis is good", "six months to
@@ -449,31 +482,14 @@ fn prospect(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         let denied = r.any(back, n, NEG | WAS);
         return (!denied).then(|| promised(r, back, n, r.has_you)).flatten();
     }
-    const PERIODS: &str = "month months year years week weeks days mes meses ano anos semanas dias";
     if matches!(word, "live" | "vida") && (back..n).any(|at| is_one_of!(r.word(at), PERIODS)) {
         let concerns = r.any(0, n, YOU | PATIENT | HAVE | WILL | NUMBER);
         return concerns
             .then(|| promised(r, n.saturating_sub(6), n, r.has_you))
             .flatten();
     }
-    // "This will stay with you for life."
-    let is_lifelong = is_one_of!(word, "life forever sempre vida")
-        && n > 0
-        && is_one_of!(r.word(n - 1), "for a para with")
-        && r.any(0, n, FINDING | COMPLAINT)
-        && (r.any(0, n, WILL) || (0..n).any(|at| r.word(at) == "fica"));
-    let is_never_again = word == "nunca"
-        && r.word(n + 1) == "mais"
-        && r.tokens[n].has(OPENS)
-        && !r.any(0, r.tokens.len(), PAST | WAS | SYSTEM | DOCUMENT | SAID);
-    if is_lifelong || is_never_again {
-        return promised(r, n.saturating_sub(2), n, r.has_you);
-    }
-    let lasts = matches!(word, "live" | "vivem")
-        && r.any(n + 1, n + 6, NUMBER)
-        && (n + 1..n + 7).any(|at| is_one_of!(r.word(at), PERIODS));
-    if lasts && !r.any(0, r.tokens.len(), SYSTEM | DOCUMENT) {
-        return promised(r, n, n + 3, r.has_you);
+    if let Some(found) = lasting(r, n) {
+        return Some(found);
     }
     let is_left = |at: usize| {
         is_one_of!(r.word(at), PERIODS)

@@ -8,7 +8,7 @@ pub(super) const ENGLISH_LIVING: &str = "eat/ate/eaten drink/drank/drunk rest sl
     drive/drove/driven fly/flew/flown lift bend/bent stretch meditate swim+/swam/swum practise practice vaccinate \
     immunise immunize test rinse gargle track order obtain request favour opt try supplement cool warm soak gain \
     insist ask stay/stayed treat manage allow let/let leave/left ignore skip+ delay postpone consider favor \
-    prefer trial dose screen rule raise go/went/gone see/saw/seen look seek/sought drop+ bring/brought swap+ wean \
+    prefer trial dose screen rule raise steer go/went/gone see/saw/seen look seek/sought drop+ bring/brought swap+ wean \
     have/had/had consume snack cook sit/sat stand/stood lie run+/ran sunbathe cover clean soothe soften shake/shook";
 
 /// Portuguese verbs of living and of watching one's health, in the notation of the lexicon.
@@ -18,7 +18,7 @@ pub(super) const PORTUGUESE_LIVING: &str = "beber comer descansar dormir/durm ca
     investigar pesquisar excluir avaliar reavaliar monitorar monitorizar acompanhar rever preferir/prefir ponderar \
     considerar apostar tratar cuidar deixar ficar/fiqu ignorar adiar poupar dispensar pedir/peç ouvir/ouç conduzir \
     dirigir/dirij viajar voltar praticar alimentar mastigar pesar ganhar prevenir/previn proteger/protej ter/tenh \
-    dar trazer/trag recusar aceitar fumar colocar experimentar recorrer procurar partir insistir guardar arrefecer/arrefeç aquecer/aqueç molhar esfregar enxaguar bochechar apoiar esticar \
+    dar trazer/trag recusar aceitar fumar colocar experimentar recorrer procurar fugir/fuj partir insistir guardar arrefecer/arrefeç aquecer/aqueç molhar esfregar enxaguar bochechar apoiar esticar \
     deitar levantar sentar limpar secar mergulhar/mergulh apertar cobrir/cubr";
 
 #[rustfmt::skip]
@@ -33,7 +33,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
     (HEDGE, "cheira smells crer duvida doubt"),
     (PATIENT, "senhor senhora"),
     (NUMBER, "seven eight nine ten twelve fifteen twenty thirty sete oito nove dez doze quinze vinte trinta"),
-    (BODY, "outcome outcomes desfecho desfechos evolucao manchas moles disc discs remission recovery remissao recuperacao cura interaction interactions effects interacao interacoes efeitos kilos quilos kg infections infecoes infeccoes blood pressure cholesterol glucose sugars heart heartbeat kidney kidneys liver thyroid lung lungs brain stomach \
+    (BODY, "outcome outcomes desfecho desfechos evolucao manchas moles stone stones pedra pedras disc discs remission recovery remissao recuperacao cura interaction interactions effects interacao interacoes efeitos kilos quilos kg infections infecoes infeccoes blood pressure cholesterol glucose sugars heart heartbeat kidney kidneys liver thyroid lung lungs brain stomach \
         bowel gut skin joint joints muscle muscles muscular bone bones back knee knees nerve nerves immune metabolism hormone \
         hormones circulation pulse rhythm airway airways throat sinus ear eyes vision hearing memory mood sleep insomnia fatigue tiredness \
         stress tension nausea vertigo heartburn indigestion constipation diarrhoea diarrhea itching cramps spasm \
@@ -65,7 +65,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
     (OBLIGE, "convinha conviria carece carecem qualifies qualifica chega chegam bastam convem compensa importa justifica impoe exige exigem calls deserves merits warrants merece mereca devias \
         cumpre"),
     (ABLE, "podia podiam podias"),
-    (GENERAL, "children adults elderly infants women men seniors idosos criancas adultos mulheres homens usually generally typically normally commonly rarely seldom often tend tends people everybody sufferers individuals \
+    (GENERAL, "most maioria majority children adults elderly infants women men seniors idosos criancas adultos mulheres homens usually generally typically normally commonly rarely seldom often tend tends people everybody sufferers individuals \
         physicians doctors specialists experts guidelines studies research literature situation situations cases known \
         anyone someone those whoever normalmente geralmente habitualmente costuma costumam raramente frequentemente \
         tende tendem pessoas gente especialistas peritos diretrizes estudos literatura situacao situacoes casos quem muitos \
@@ -93,7 +93,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         end reason indication last latest first next appointment medicamento medicamentos medicacao remedio remedios via frequencia \
         diagnostico diagnosticos condicao condicoes tratamento tratamentos alergia alergias prescricao estado gravidade data \
         inicio fim motivo ultima ultimo proxima consulta"),
-    (RISK, "damage dano danos concerned worried alarmed problemas fear afraid custa harm harmful harmless hurt risk risks risky danger dangerous safe safely serious worry worries worrying concern concerning \
+    (RISK, "temer damage dano danos concerned worried alarmed problemas fear afraid custa harm harmful harmless hurt risk risks risky danger dangerous safe safely serious worry worries worrying concern concerning \
         alarming benign innocuous sinister grave mal perigo perigoso perigosa risco riscos inofensivo \
         inofensiva seguro segura benigno benigna benignos serio preocupar preocupacao preocupante inocuo importancia problema \
         problem deal fuss fine okay okey afflict worse"),

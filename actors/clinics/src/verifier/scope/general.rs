@@ -3,7 +3,7 @@
 //! treatment, a way of living, a part of the body or a condition. Statements about records and
 //! about the program, and referrals to a doctor, have the same frames and are excused.
 
-use callboard_message::is_one_of;
+use callboard_message::{is_one_of, word_set};
 
 use super::hit::{Address, Hit};
 use super::lexicon::*;
@@ -16,9 +16,6 @@ const NEAR_WORDS: usize = 12;
 /// Maximum number of words of a clause before and after a frame that may excuse it.
 const CLAUSE_WORDS: usize = 14;
 
-/// Words that also speak of the program's own answers.
-const OWN_RESULTS: &str =
-    "advice conselho orientacao instructions result results resultado resultados";
 /// Participles of what the program or a clinic does with a question.
 const LOOKED_UP: &str = "found looked shown listed asked answered searched checked read done matched named reached \
     given told compared joined combined displayed retrieved lida lido lidas lidos mostrada mostrado mostrados encontrada listada \
@@ -27,11 +24,6 @@ const LOOKED_UP: &str = "found looked shown listed asked answered searched check
 const DECIDING: &str = "see check turn decision decisao decisoes procure procurar speak ask consult decide decides decided say says tell judge assess determine discuss know explain \
     advise help answer contact talk speak confirm only put directed addressed referred colocada colocadas colocados dirigidas feitas encaminhadas decidir decide avaliar avalia dizer diga consultar consulte \
     fale falar pergunte perguntar contacte contate cabe compete confirme confirmar ajudar discuta discutir converse so";
-/// Words before the negation of what the program doesn't do.
-const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos conheco";
-/// Verbs of what the program doesn't do, after `do not`.
-const UNDONE: &str =
-    "know have give make diagnose prescribe offer provide store hold understand keep";
 /// Imperfects of helping that stand for a conditional.
 const WOULD_HELP: &str = "resolvia curava tratava ajudava esclarecia confirmava";
 /// Verbs of living that are advice without an object.
@@ -42,13 +34,9 @@ const FILED: &str = "booked planned scheduled due dated printed scanned attached
     agendado agendada previsto prevista arquivado arquivada guardado guardada anexado anexada assinado assinada renovado \
     renovada mentioned named noted entered filed stored written quoted cited described mencionado mencionada citado \
     citada escrito escrita referido referida descrito descrita";
-/// Units of a dose after a number.
-const DOSE_UNITS: &str = "mg mcg ug ml g iu ui units unidades puffs puff jatos gotas drops sprays";
 /// Persons and places of care that a referral to is a decision about treatment.
 const REFERRED: &str = "surgeon therapist psychologist dietitian nutritionist emergency er ambulance hospital urgencia urgencias \
     pronto-socorro pronto upa cirurgiao psicologo psicologa terapeuta nutricionista";
-/// Verbs of what is said to be impossible.
-const DISCLAIMED: &str = "recommend advise suggest diagnose give say tell recomendar aconselhar sugerir diagnosticar dar dizer avaliar";
 const AGAINST_CARE: &str = "advising against medical care";
 const PRESCRIBING: &str = "prescribing";
 const DIAGNOSING: &str = "diagnosing";
@@ -69,94 +57,12 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     hits.extend(talk.unsourced());
 }
 
-/// Marks the words of a clause in which the program says what it can't do: "I can't recommend …".
-pub(super) fn cover_disclaimers(r: &mut SentenceReading<'_, '_>) {
-    const TOOLS: &str = "system tool service program sistema servico ferramenta programa";
-    // "Recommending a medicine is not something this system does."
-    let denies = r.any(0, r.tokens.len(), NEG);
-    let is_tool = |n: usize| is_one_of!(r.word(n), TOOLS) && n > 0 && !r.is(n - 1, BODY);
-    if denies && (0..r.tokens.len()).any(is_tool) && !r.has_you && !r.any(0, r.tokens.len(), OBLIGE)
-    {
-        r.covered.fill(true);
-    }
-    if r.is_referral() || names_source(r) && !r.any(0, r.tokens.len(), OBLIGE | IF) {
-        r.covered.fill(true);
-    }
-    let mut is_covered = false;
-    for n in 0..r.tokens.len() {
-        if is_one_of!(
-            r.word(n),
-            "but however so therefore still mas porem contudo portanto",
-        ) {
-            is_covered = false;
-        }
-        is_covered |= r.disclaims(n) || r.is_left_to_care(n);
-        r.covered[n] |= is_covered;
-    }
-}
-
-impl SentenceReading<'_, '_> {
-    fn disclaims(&self, n: usize) -> bool {
-        if !self.is(n, NEG) {
-            return false;
-        }
-        let from = n.saturating_sub(3);
-        let is_own = self.any(from, n, FIRST) || self.any(from, n, SYSTEM);
-        let unable = (from..n + 2).any(|at| is_one_of!(self.word(at), UNABLE));
-        let portuguese = self.word(n) == "nao" && is_one_of!(self.word(n + 1), UNABLE);
-        let undone = self.any(from, n, FIRST)
-            && matches!(self.word(n.wrapping_sub(1)), "do" | "does")
-            && (is_one_of!(self.word(n + 1), UNDONE)
-                || is_one_of!(self.word(n + 1), DISCLAIMED)
-                    && is_one_of!(
-                        self.word(n + 2),
-                        "treatments medicines doses anything treatment"
-                    ));
-        let impossible = (n..n + 4).any(|at| is_one_of!(self.word(at), "possible possivel"))
-            && (n + 1..n + 6).any(|at| is_one_of!(self.word(at), DISCLAIMED));
-        let sees = is_one_of!(self.word(n + 1), "see imagine find think");
-        undone || impossible || portuguese || is_own && unable && !sees
-    }
-
-    /// Returns whether a judgement is left to care from `n` on: "only a physician can say …".
-    pub fn is_left_to_care(&self, n: usize) -> bool {
-        self.any(n + 1, n + 5, CARE | ROLE)
-            && is_one_of!(self.word(n), "only so apenas cabe question pergunta")
-    }
-
-    /// Returns whether the sentence sends somebody who asks to a doctor: "If you need advice on a
-    /// dose, speak to a doctor."
-    fn is_referral(&self) -> bool {
-        let all = 0..self.tokens.len();
-        let sends = |n: usize| {
-            self.opens(n)
-                && self.is(n, SEEK | ORDINARY)
-                && self.any(n + 1, n + 5, CARE)
-                && (n + 1..n + 5).all(|at| self.word(at) != "for")
-        };
-        let acts = |n: usize| {
-            self.is(n, ACT) && self.is(n, BASE | INFINITIVE | POLITE) && !self.is(n, ORDINARY)
-        };
-        (self.is(0, IF) || matches!(self.word(0), "for" | "para"))
-            && !self.any(0, all.end, NEG)
-            && all.clone().any(sends)
-            && !all.clone().any(|n| acts(n) || self.is(n, CONDITION))
-    }
-
-    /// Returns whether the evaluation at `n` says that a value is stated: "the number isn't indicated".
-    pub fn is_value(&self, n: usize) -> bool {
-        let is_datum = |at| is_one_of!(self.word(at), "number numero valor value reason motivo");
-        is_one_of!(self.word(n), "indicado indicada indicated") && (0..n).any(is_datum)
-    }
-
-    pub fn is_health(&self, n: usize) -> bool {
-        let is_dose = n > 0 && self.is(n - 1, NUMBER) && is_one_of!(self.word(n), DOSE_UNITS);
-        is_dose
-            || !is_one_of!(self.word(n), OWN_RESULTS)
-                && (self.is(n, MEDICINE | TREATMENT | LIFESTYLE | COMPLAINT | BODY)
-                    || self.is(n, CONDITION)
-                    || self.is_medicine(n))
-    }
+/// Returns whether a word of no class looks like a past form.
+fn is_past_form(word: &str) -> bool {
+    const IRREGULAR: &str = "came went got felt became grew fell broke hung lost kept left lay slept ran sat stood spoke rose \
+        sank began found saw held led met sent spent told thought veio fez teve deu quis pode foi";
+    const ENDINGS: &str = "ou eu iu aram eram iram ava avam ed";
+    is_one_of!(word, IRREGULAR) || word.len() > 4 && word_set!(ENDINGS).ends(word, 2)
 }
 
 /// Returns whether a word names a specialist, or a place where one is.
@@ -320,7 +226,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
         let seeks = r.is(n, SEEK)
             || is_one_of!(
                 r.word(n),
-                "book schedule arrange agende agendar seen reviewed assessed examined visto vista avaliado avaliada",
+                "let book schedule arrange agende agendar seen reviewed assessed examined visto vista avaliado avaliada",
             );
         let until = r.tokens.len().min(n + 7);
         (n + 1..until).find(|at| seeks && is_specialist(r.word(*at)))
@@ -734,7 +640,8 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             let points = *n > 0 && matches!(r.word(n - 1), "isso" | "isto");
             match r.word(*n) {
                 // The conjunction is spelled like the copula.
-                "e" if *n == 0 => is_one_of!(r.word(1), "da do das dos"),
+                "e" if *n == 0 => is_one_of!(r.word(1), "da do das dos o a um uma"),
+                "quer" => r.word(n + 1) == "dizer",
                 "e" => {
                     let explains =
                         |at| is_one_of!(r.word(at), "culpa causa origem solucao resposta");
@@ -746,7 +653,21 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                 _ => r.is(*n, IS | CLAIM) && *n > 0,
             }
         };
-        let claim = (0..len).find(states).or((is_for && len > 6).then_some(0))?;
+        // Talk about health of nobody, at no time: "everything about this says migraine".
+        let is_free = || {
+            const WORDS: &str = "the an your this that what everything nothing um uma isso isto essa esse esta este os";
+            const NONE: Class = PATIENT | HAVE | IF | FIELD;
+            len > 3
+                && !r.any(0, len, NONE)
+                && !(r.is(0, FAMILIAR) && !r.is(0, BASE | POLITE | INFINITIVE))
+                && (0..len).any(|n| is_one_of!(r.word(n), WORDS))
+                && (0..len).all(|n| r.word(n).len() != 4 || !r.is(n, NUMBER))
+                && !(0..len).any(|n| is_past_form(r.word(n)))
+        };
+        let claim = (0..len)
+            .find(states)
+            .or((is_for && len > 6).then_some(0))
+            .or_else(|| is_free().then_some(0))?;
         // "The route of insulin is subcutaneous", "the ECG is from 2020".
         let is_dated = is_one_of!(r.word(claim + 1), "from de of in") && r.is(claim + 2, NUMBER);
         if is_dated || r.any(0, claim, FIELD) {

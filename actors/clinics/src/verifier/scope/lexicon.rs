@@ -300,7 +300,7 @@ const WORDS: &[(Class, &str)] = &[
         anticonvulsant anticonvulsants anticonvulsivante antiviral antivirals antifungal antifungals antifungico \
         anti-inflamatorio anti-inflamatorios estatina estatinas vaccine vaccines vacina vacinas patch patches spray \
         immunosuppressant immunosuppressants imunossupressor biologic biologics biologico biologicos laxative \
-        laxatives laxante bombinha bombinhas puffer adesivo adesivos ampola ampolas chemo placebo remedy remedies homeopathy homeopatia herbal fitoterapico"),
+        laxatives laxante shot shots bombinha bombinhas puffer adesivo adesivos ampola ampolas chemo placebo remedy remedies homeopathy homeopatia herbal fitoterapico"),
     (MEDICINE | TREATMENT, "treatment treatments therapy therapies tratamento tratamentos terapia terapias \
         terapeutica regimen regime esquema"),
     (UNIT, "mg mcg ug ml iu ui g gram grams grama gramas milligram milligrams miligrama miligramas tab tabs cap caps \
@@ -318,10 +318,10 @@ const WORDS: &[(Class, &str)] = &[
     (LIFESTYLE, "exercising drinking running salt alcohol coffee caffeine sugar diet exercise exercises smoking weight sodium gluten dairy sun \
         sunlight fasting bed rest sal alcool cafe cafeina acucar dieta exercicio exercicios tabaco peso gluten sol \
         jejum repouso sunscreen tea cha wine vinho sauna driving fluids liquids liquidos cigarros cigarettes food \
-        foods alimentos laticinio laticinios lacticinios frituras doces queijo refrigerante refrigerantes chocolate \
+        foods alimentos grapefruit toranja laticinio laticinios lacticinios frituras doces queijo refrigerante refrigerantes chocolate \
         picantes cheese rice spicy soda soup sopa yoghurt yogurt iogurte aveia screens screen ecras showers shower duche potassium water agua hydration ice gelo"),
     (CARE, "hospital hospitals er emergency ambulance clinic clinica healthcare professional professionals 911 112 \
-        192 999 helpline hotline paramedic paramedics socorro samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
+        192 999 helpline hotline casualty paramedic paramedics socorro samu inem urgencia urgencias emergencia pronto-socorro upa ubs sns ward profissional profissionais"),
     (CARE | ROLE, "doctor doctors physician physicians gp gps specialist specialists surgeon surgeons nurse nurses \
         pharmacist pharmacists clinician clinicians practitioner consultant medico medica medicos medicas especialista \
         especialistas cirurgiao enfermeiro enfermeira farmaceutico farmaceutica doutor doutora"),

@@ -8,6 +8,7 @@
 mod care;
 mod classes;
 mod diagnosis;
+mod disclaimers;
 mod frames;
 mod general;
 mod hit;
@@ -60,7 +61,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
             return None;
         }
         let mut reading = SentenceReading::new(tokens, sentence.end, records);
-        general::cover_disclaimers(&mut reading);
+        disclaimers::cover_disclaimers(&mut reading);
         reading.follows_address = follows_address;
         follows_address = reading.has_you && matches!(sentence.end, ';' | '?');
         hits.clear();

@@ -297,11 +297,7 @@ fn obligation(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             && matches!(next, "para" | "de")
             && (n.saturating_sub(3)..n).any(|at| is_one_of!(r.word(at), "e esta"));
     let may = r.is(n, ABLE | WILL) || matches!(r.word(n), "us" | "vamos");
-    // "If you need the dose, ask for the record."
-    let asks =
-        |at: usize| r.opens(at) && r.is(at, ORDINARY) && r.any(at, at + 6, DOCUMENT | SYSTEM);
-    let is_offer = r.word(n) == "need" && r.any(0, n, IF) && (n..r.tokens.len()).any(asks);
-    if !must && !may || is_offer || r.is_safeguard(n) {
+    if !must && !may || r.is_safeguard(n) {
         return None;
     }
     let subject = |class: Class, within: usize| {

@@ -31,7 +31,8 @@ pub(super) fn reported(tokens: &[Token<'_>]) -> Vec<bool> {
         // "If the cardiologist agreed, stop …": a condition isn't what the rest reports.
         concedes |= is_one_of!(token.word, CONCESSIONS) || n == 0 && token.is(IF);
         // "Although Dr. Lima advised rest, start …": the report ends with its clause.
-        if concedes && n > 0 && token.has(OPENS) {
+        let is_titled = n > 0 && is_one_of!(tokens[n - 1].word, "dr dra mr mrs ms prof sr sra");
+        if concedes && n > 0 && token.has(OPENS) && !is_titled {
             (is_covered, concedes) = (false, false);
         }
         covered.push(is_covered || n < quoted_until);
@@ -80,8 +81,9 @@ pub(super) fn is_report(tokens: &[Token<'_>], n: usize) -> bool {
     let near = |class: Class| (1..=2).any(|d| before(d).is_some_and(|t| t.is(class)));
     let is_present = near(IS) && !near(WAS);
     if token.is(TOLD) {
-        // "All told, …".
-        if before(1).is_some_and(|t| t.word == "all") {
+        // "All told, …", "isso quer dizer …".
+        let means = token.word == "quer" && tokens.get(n + 1).is_some_and(|t| t.word == "dizer");
+        if means || before(1).is_some_and(|t| t.word == "all") {
             return false;
         }
         return !is_present || before(1).is_some_and(|t| t.word == "been");
