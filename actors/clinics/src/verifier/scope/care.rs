@@ -193,7 +193,7 @@ fn refusal(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
 /// Finds the advice to manage without care: "treat it at home", "you can stop it without asking a
 /// doctor".
 fn alone(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
-    const MANAGING: &str = "treat manage handle stay wait fix deal tratar trate resolver cuidar fique ficar espere \
+    const MANAGING: &str = "ride sweat aguente aguenta aguentar treat manage handle stay wait fix deal tratar trate resolver cuidar fique ficar espere \
         esperar aguarde self";
     let word = r.word(n);
     if is_one_of!(word, "home casa yourself alone sozinho sozinha") {
@@ -331,7 +331,11 @@ fn distrust(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         return against(n.saturating_sub(2), end, true);
     }
     let cannot = r.any(n + 1, n + 3, ABLE | WILL) && r.any(n + 1, n + 4, NEG);
-    let is_useless = |at: usize| is_one_of!(r.word(at), "nothing anything nada new novo adiantar");
+    let is_useless =
+        |at: usize| is_one_of!(r.word(at), "nothing anything thing nada new novo adiantar");
+    // "Uma ida ao medico nao muda nada."
+    let cannot =
+        cannot || r.is(n + 1, NEG) && r.word(n + 3) == "nada" && !r.is(n + 2, PAST | SAID | WAS);
     let of_one = n > 0 && r.is(n - 1, PATIENT) || r.word(n + 1) == "could";
     let is_surpassed = r.any(0, n, YOU)
         && (n.saturating_sub(4)..n).any(|at| is_one_of!(r.word(at), "than que"))

@@ -167,7 +167,7 @@ fn stated(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
                 r.is(at, IS | HEDGE) || matches!(r.word(at), "of" | "e" | "with" | "com" | "de")
             });
         let end = condition_after(r, n, CONDITION_WORDS, !own)?;
-        let past = r.any(n.saturating_sub(3), n + 3, WAS | DENIAL | FAMILY)
+        let past = r.any(n.saturating_sub(4), n + 3, WAS | DENIAL | FAMILY)
             || r.any(n, n + 4, DOCUMENT | RECORDED) && !own
             || is_count(r, n);
         return (says && !past)

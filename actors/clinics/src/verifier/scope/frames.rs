@@ -113,7 +113,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
         mistake relevant significant relevante relevantes significativo significativa hora altura indication need reason case indicacao necessidade motivo razao needed required advised unlikely likely high low strong weak elevated abnormal preferred treatable curable manageable \
         recomendado recomendada recomendavel aconselhavel desaconselhavel desaconselhado melhor melhores \
         seguro segura seguros seguras necessario necessaria preciso precisa indicado indicada indicados indicadas contraindicado contraindicada prudente conveniente importante \
-        essencial ideal adequado adequada adequados preferivel razoavel imprescindivel fundamental crucial sensato util benefico curta curto conveniencia vantagem vantajoso vantajosa proveitoso advantage bom boa mau ma \
+        essencial ideal adequado adequada adequados preferivel razoavel imprescindivel fundamental crucial sensato util benefico poison veneno curta curto conveniencia vantagem vantajoso vantajosa proveitoso advantage bom boa mau ma \
         obrigatorio urgente suficiente insuficiente excessivo excessiva justificado justificada logico eficaz inutil desnecessario \
         desnecessaria dispensavel perigoso perigosa arriscado arriscada benigno benigna grave serio opcao saida escolha \
         eleicao alternativa solucao passo caminho erro prioridade pena sentido excelente otimo optimo otima favoravel alto alta altos baixo baixa baixos forte \

@@ -60,7 +60,7 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
 /// Returns whether a word of no class looks like a past form.
 fn is_past_form(word: &str) -> bool {
     const IRREGULAR: &str = "came went got felt became grew fell broke hung lost kept left lay slept ran sat stood spoke rose \
-        sank began found saw held led met sent spent told thought veio fez teve deu quis pode foi";
+        sank began found saw held led met sent spent told thought veio fez teve deu quis pode foi spread hurt cut put set let hit shut";
     const ENDINGS: &str = "ou eu iu aram eram iram ava avam ed";
     is_one_of!(word, IRREGULAR) || word.len() > 4 && word_set!(ENDINGS).ends(word, 2)
 }
@@ -650,6 +650,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
                         || r.is(n.wrapping_sub(1), NEG)
                         || is_one_of!(r.word(n + 1), "um uma so apenas")
                 }
+                "does" => *n > 0 && !r.is(n + 1, NEG),
                 _ => r.is(*n, IS | CLAIM) && *n > 0,
             }
         };

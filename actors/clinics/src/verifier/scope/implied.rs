@@ -280,6 +280,9 @@ fn way_forward(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
             .and_then(|at| hit(r, at, n, PRESCRIBING));
     }
     // "Ficava-lhe bem perder uns quilos."
+    if r.word(n) == "bem" && before == "fica" && r.word(n + 1) == "com" && r.is(n + 2, NUMBER) {
+        return hit(r, n, n + 2, PRESCRIBING);
+    }
     if r.word(n) == "bem"
         && is_one_of!(before, "ficava fazia faria lhe te")
         && r.is(n + 1, INFINITIVE)

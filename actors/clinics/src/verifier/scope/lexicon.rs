@@ -59,7 +59,11 @@ fn listed_class(word: &str) -> Class {
     if word_set!("ologist ologists ologista ologistas iatra iatrist").ends(word, 0) {
         return ROLE | CARE;
     }
-    if let Some(listing) = MEDICAL.find(word) {
+    if word_set!("ology ologia").ends(word, 3) {
+        return ROLE;
+    }
+    let singular = || word.strip_suffix('s').and_then(|one| MEDICAL.find(one));
+    if let Some(listing) = MEDICAL.find(word).or_else(singular) {
         return if listing == Listing::Plain { BODY } else { 0 };
     }
     // The Portuguese conditional of any verb: "mandaria".
@@ -273,7 +277,7 @@ const WORDS: &[(Class, &str)] = &[
     (ABLE, "can may could might would pode podem poderia poderiam podera poderao"),
     (WILL, "will vai vao ira irao gonna"),
     (NEG, "not never nao nunca jamais tampouco nem"),
-    (DENIAL, "no not never denies denied deny denying without negative nega negou negam sem nao nunca negativo \
+    (DENIAL, "neither no not never denies denied deny denying without negative nega negou negam sem nao nunca negativo \
         negativa none absent ausente ausencia absence nenhum nenhuma excluded excluida excluido ruled afastada \
         afastado descartada descartado free unlikely nem nor negava resolved"),
     (FAMILY, "family mother father brother sister parent parents sibling siblings grandmother grandfather aunt \
@@ -303,7 +307,7 @@ const WORDS: &[(Class, &str)] = &[
         laxatives laxante shot shots bombinha bombinhas puffer adesivo adesivos ampola ampolas chemo placebo remedy remedies homeopathy homeopatia herbal fitoterapico"),
     (MEDICINE | TREATMENT, "treatment treatments therapy therapies tratamento tratamentos terapia terapias \
         terapeutica regimen regime esquema"),
-    (UNIT, "mg mcg ug ml iu ui g gram grams grama gramas milligram milligrams miligrama miligramas tab tabs cap caps \
+    (UNIT, "unidade unidades mg mcg ug ml iu ui g gram grams grama gramas milligram milligrams miligrama miligramas tab tabs cap caps \
         puff puffs daily twice thrice nightly bid tid qid hourly diariamente diario diaria hours horas"),
     (NUMBER, "one two three four five six half quarter um dois tres quatro cinco seis meia meio metade duas couple \
         dobro double triple"),
@@ -452,7 +456,7 @@ pub(super) fn is_condition(word: &str) -> bool {
         || word.len() > 5 && !is_one_of!(word, NOT_CONDITIONS) && word_set!(ENDINGS).ends(word, 0)
 }
 
-const CONDITIONS: &str = "relapse recaida failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
+const CONDITIONS: &str = "virus relapse recaida failing falhando cancer cancerous malignant maligno maligna diabetes diabetic diabetico diabetica asthma asma stroke avc infarto \
      infarction infarct enfarte infarcted angina epilepsy epilepsia migraine migraines enxaqueca depression depressao \
      anxiety ansiedade covid flu gripe influenza tuberculosis tuberculose hiv aids sida lupus psoriasis psoriase eczema \
      rosacea acne melanoma hypertension hypertensive hipertenso hipertensa pneumonia fracture fratura infection infeccao \

@@ -86,7 +86,7 @@ impl SentenceReading<'_, '_> {
             "it" | "them" | "isso" | "isto" | "ambos" | "both" | "everything" | "tudo"
         ) || next.has(JOINED) && next.word.len() <= 3;
         let continues = next.is(ACT) && next.is(GERUND)
-            || matches!(next.word, "de") && self.is(n + 2, ACT) && self.is(n + 2, INFINITIVE);
+            || matches!(next.word, "de" | "a") && self.is(n + 2, ACT) && self.is(n + 2, INFINITIVE);
         // "Six of these".
         let counts = next.is(NUMBER)
             && (is_one_of!(self.word(n + 2), "desses destes dessas destas")
@@ -253,7 +253,9 @@ fn imperative(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         let next = r.tokens.get(n + 1)?;
         let ordered = r.is(n, CHANGE) && (next.is(DETERMINER | URGENT) || next.word == "de")
             || r.is(n, DOSE_VERB) && next.is(DETERMINER);
-        let has_subject = n > 0 && r.is(n - 1, PATIENT) && !r.tokens[n].has(OPENS);
+        // "Vive com a filha e toma os comprimidos" has the subject of the verb before.
+        let joins = n > 0 && r.word(n - 1) == "e" && !r.any(0, n, ORDER_FORM | YOU);
+        let has_subject = joins || n > 0 && r.is(n - 1, PATIENT) && !r.tokens[n].has(OPENS);
         if !ordered || has_subject {
             return None;
         }
@@ -560,7 +562,15 @@ fn relayed(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         (n + 1..until).find(matters).filter(|_| names_reader)
     };
     let Some(act) = r.act_after(from, BASE | INFINITIVE | POLITE | GERUND) else {
-        return matter().and_then(|end| hit(n, end, true));
+        // "Tell her to leave the tablets alone."
+        let passed_on = || {
+            let links = (n + 1..n + 5).any(|at| is_one_of!(r.word(at), "to que"));
+            let object = (n + 2..n + 10).find(|at| r.is_medicine(*at))?;
+            links.then(|| hit(n, object, r.has_you)).flatten()
+        };
+        return matter()
+            .and_then(|end| hit(n, end, true))
+            .or_else(passed_on);
     };
     let reader = to_you || names_reader;
     let end = r.act_object(act).or(reader.then_some(act))?;

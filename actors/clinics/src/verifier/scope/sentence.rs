@@ -233,8 +233,12 @@ fn read_gap(gap: &str, previous: Option<&str>, next: &str) -> (u8, Option<char>)
         before |= OPENS | CELL;
     }
     // "Will it heal?", she asked.
-    let goes_on = || gap.contains("\",") || is_one_of!(next, CONTINUATIONS);
-    if before & CLOSES != 0 && lines == 0 && matches!(end, Some('.' | '?' | '!')) && goes_on() {
+    let goes_on = match end {
+        Some('?' | '!') => gap.contains("\",") || is_one_of!(next, CONTINUATIONS),
+        Some('.') => gap.contains("\","),
+        _ => false,
+    };
+    if before & CLOSES != 0 && lines == 0 && goes_on {
         end = None;
     }
     if lines > 1 {
