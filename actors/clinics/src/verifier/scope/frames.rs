@@ -65,7 +65,7 @@ pub(super) const FRAME_WORDS: &[(Class, &str)] = &[
     (OBLIGE, "convinha conviria carece carecem qualifies qualifica chega chegam bastam convem compensa importa justifica impoe exige exigem calls deserves merits warrants merece mereca devias \
         cumpre"),
     (ABLE, "podia podiam podias"),
-    (GENERAL, "most maioria majority children adults elderly infants women men seniors idosos criancas adultos mulheres homens usually generally typically normally commonly rarely seldom often tend tends people everybody sufferers individuals \
+    (GENERAL, "maioria majority children adults elderly infants women men seniors idosos criancas adultos mulheres homens usually generally typically normally commonly rarely seldom often tend tends people everybody sufferers individuals \
         physicians doctors specialists experts guidelines studies research literature situation situations cases known \
         anyone someone those whoever normalmente geralmente habitualmente costuma costumam raramente frequentemente \
         tende tendem pessoas gente especialistas peritos diretrizes estudos literatura situacao situacoes casos quem muitos \
