@@ -722,10 +722,13 @@ fn unreported_change(r: &SentenceReading<'_, '_>, n: usize) -> Option<Hit> {
         changes && r.is(n, INFINITIVE) && !(n > 0 && r.is(n - 1, IS | WAS))
     };
     const DEPENDS: &str = "who which only so apenas whether used able";
-    let is_excused = (n + 1..r.tokens.len()).any(|at| r.is_left_to_care(at))
-        || r.any(0, n, NEG | ROLE | TELL | IF | PATIENT)
-        || (n.saturating_sub(6)..n).any(|at| is_one_of!(r.word(at), DEPENDS));
-    if !is_proposed || is_excused {
+    if !is_proposed {
+        return None;
+    }
+    let is_excused = r.any(0, n, NEG | ROLE | TELL | IF | PATIENT)
+        || (n.saturating_sub(6)..n).any(|at| is_one_of!(r.word(at), DEPENDS))
+        || (n + 1..r.tokens.len()).any(|at| r.is_left_to_care(at));
+    if is_excused {
         return None;
     }
     let end = r

@@ -34,7 +34,7 @@ const READING: &str = "read reads reading open opens opening view views viewing 
     resumir resuma recebe receber recebem receive receives pesquisa pesquisar pesquise";
 /// Verbs of asking, which only [`ANY_PERSON`] does as a reader.
 const ASKING: &str = "ask asks asking enquires enquiring inquires inquiring requests requesting types typing pergunta \
-    perguntar pergunte perguntarem pede pedir peca pedirem is esta estiver";
+    perguntar pergunte perguntarem pede pedir peca pedirem";
 /// Words between a person and the verb of a relative clause.
 const LINKS: &str =
     "who that is are be may might happens que me nos isto isso esta estiver a e ever else";
@@ -131,7 +131,12 @@ fn reads(tokens: &[Token<'_>], n: usize, is_pronoun: bool) -> bool {
 fn is_across(tokens: &[Token<'_>], n: usize) -> bool {
     let rest = &tokens[n + 1..tokens.len().min(n + 7)];
     let word = |at: usize| rest.get(at).map_or("", |t| t.word);
-    rest.iter().any(|t| is_one_of!(t.word, SCREENS))
+    let sits = |at: usize| {
+        is_one_of!(word(at), SCREENS)
+            && (at.saturating_sub(2)..at)
+                .any(|n| is_one_of!(word(n), "at on behind of no na ao pelo pela da do"))
+    };
+    (1..rest.len()).any(sits)
         || is_one_of!(word(0), "on at")
             && rest
                 .windows(2)
@@ -149,14 +154,15 @@ fn is_about_program(r: &SentenceReading<'_, '_>) -> bool {
 /// Appends the address of the reader in a sentence to `hits`: it is advice where a record has it,
 /// whatever it says.
 pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
-    if r.is_question && !r.is_addressed || is_about_program(r) {
+    if r.end == '?' && !r.is_addressed || is_about_program(r) {
         return;
     }
     let addressed = (0..r.tokens.len()).find(|n| {
         is_one_of!(
             r.word(*n),
             "you yours yourself voce voces vc vcs tu vos contigo consigo teu tua teus tuas"
-        ) || r.is(*n, YOU) && r.is(*n, OBLIGE | ABLE)
+        ) && !r.tokens.get(n + 1).is_some_and(|next| next.has(JOINED))
+            || r.is(*n, YOU) && r.is(*n, OBLIGE | ABLE)
     });
     let at = addressed.or(r.is_addressed.then_some(0));
     let Some(at) = at.filter(|at| !r.covered[*at]) else {
