@@ -259,6 +259,35 @@ fn an_unsafe_step_costs_no_other() {
     assert!(large.text().contains("DERM-001") && !large.text().contains("CARD-1"));
 }
 
+/// Goal: what the real verifier says about one clinic's words passes it again, also those of an error.
+/// Method: a row that tells the reader what to do, and an error that does.
+#[test]
+fn what_is_said_of_a_withheld_answer_is_safe() {
+    let row = |text: &str| {
+        ScriptStep::Reply(json!({ "patients": [{ "patient_id": "CARD-001", "condition": text }] }))
+    };
+    let advice = "You should stop taking your warfarin today.";
+    for (said, rule) in [
+        (row(advice), "(R3)"),
+        (ScriptStep::Fail(Failure::invalid_input(advice)), "(R3)"),
+    ] {
+        let said = Mutex::new(Some(said));
+        until_ended(async |system| {
+            let mut cast = Cast::new(system);
+            cast.verifier = system.spawn(crate::verifier::Verifier::default());
+            remove(system, "clinic_a").await;
+            let said = said.lock().unwrap().take().unwrap();
+            register(system, "clinic_a", [said]);
+            let answer = ask(&cast.spawn(system), QUESTION).await;
+            assert_eq!(answer.status(), AnswerStatus::Partial, "{}", answer.text());
+            assert!(answer.text().contains(rule) && answer.text().contains("DERM-001"));
+            assert!(!answer.text().contains("warfarin"), "{}", answer.text());
+            let findings = &answer.verdict().unwrap().findings;
+            assert_eq!(findings[0].note, "An answer of clinic_a was withheld.");
+        });
+    }
+}
+
 /// Goal: the verifier receives every value, the final text, and whether identities may be seen.
 /// Method: record its requests, with and without purpose.
 /// Rows: C-45, X-43.
