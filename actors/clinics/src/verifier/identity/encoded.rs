@@ -6,6 +6,8 @@ use callboard_message::text::{decode_base32, decode_base64, printable_text};
 
 /// Minimum length of a run of base64, base32 or hexadecimal digits that is decoded, in bytes.
 const RUN_BYTES_MIN: usize = 8;
+/// Maximum number of `=` behind a run that belong to it.
+const PADDING_BYTES_MAX: usize = 6;
 /// Minimum number of separate character codes that are decoded.
 const CODES_MIN: usize = 4;
 
@@ -13,41 +15,71 @@ const CODES_MIN: usize = 4;
 pub(super) fn encoded_parts(text: &str) -> Vec<(Range<usize>, String)> {
     let mut parts = Vec::new();
     let bytes = text.as_bytes();
-    let is_code = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'_' | b'-');
-    let mut at = 0;
-    while at < bytes.len() {
-        let mut end = at;
-        while end < bytes.len() && is_code(bytes[end]) {
-            end += 1;
+    let (mut run_start, mut digits, mut code_starts) = (0, 0, Vec::new());
+    let mut before = 0;
+    for (at, b) in bytes.iter().enumerate() {
+        let class = BYTE_CLASSES[usize::from(*b)];
+        if class & RUN == 0 {
+            if at - run_start >= RUN_BYTES_MIN {
+                decode_run(text, run_start..at, &mut parts);
+            }
+            run_start = at + 1;
         }
-        let len = end - at;
-        if len >= RUN_BYTES_MIN {
-            let padding = bytes[at + len..]
-                .iter()
-                .take(6)
-                .take_while(|b| **b == b'=')
-                .count();
-            decode_run(text, at..at + len, padding, &mut parts);
+        if class & HEX != 0 && before & WORD == 0 {
+            code_starts.push(at);
         }
-        at += len.max(1);
+        digits += usize::from(class & DIGIT != 0);
+        before = class;
+    }
+    if bytes.len() - run_start >= RUN_BYTES_MIN {
+        decode_run(text, run_start..bytes.len(), &mut parts);
     }
     let codes: [(u32, usize, usize); 3] = [(16, 2, 2), (2, 8, 8), (10, 2, 3)];
-    if bytes.iter().filter(|b| b.is_ascii_digit()).count() >= CODES_MIN {
+    if digits >= CODES_MIN {
         codes
             .iter()
-            .for_each(|code| separate_codes(text, *code, &mut parts));
+            .for_each(|code| separate_codes(text, *code, &code_starts, &mut parts));
     }
     parts
 }
 
+/// Letter or digit.
+const WORD: u8 = 1;
+/// Byte of a run that is decoded as a whole: a letter, a digit, or one of `+/_-`.
+const RUN: u8 = 1 << 1;
+/// Hexadecimal digit.
+const HEX: u8 = 1 << 2;
+/// Decimal digit.
+const DIGIT: u8 = 1 << 3;
+
+/// Classes of each byte.
+static BYTE_CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut at = 0;
+    while at < classes.len() {
+        let b = at as u8;
+        if b.is_ascii_alphanumeric() {
+            classes[at] |= WORD | RUN;
+        }
+        if matches!(b, b'+' | b'/' | b'_' | b'-') {
+            classes[at] |= RUN;
+        }
+        if b.is_ascii_hexdigit() {
+            classes[at] |= HEX;
+        }
+        if b.is_ascii_digit() {
+            classes[at] |= DIGIT;
+        }
+        at += 1;
+    }
+    classes
+};
+
 /// Decodes a run, as a whole and in its parts between the signs that may be separators too.
-fn decode_run(
-    text: &str,
-    run: Range<usize>,
-    padding: usize,
-    parts: &mut Vec<(Range<usize>, String)>,
-) {
+fn decode_run(text: &str, run: Range<usize>, parts: &mut Vec<(Range<usize>, String)>) {
     let whole = &text[run.clone()];
+    let behind = text.as_bytes()[run.end..].iter().take(PADDING_BYTES_MAX);
+    let padding = behind.take_while(|b| **b == b'=').count();
     let mut found = |range: Range<usize>, content: Option<String>| match content {
         Some(content) => {
             let padded = if range.end == run.end { padding } else { 0 };
@@ -92,14 +124,41 @@ fn decode(run: &str) -> Option<String> {
         !(bytes.iter().any(u8::is_ascii_lowercase) && bytes.iter().any(u8::is_ascii_uppercase));
     if one_case
         && bytes.iter().all(base32)
+        && may_be_readable(bytes, 5)
         && let Some(text) = decode_base32(bytes).and_then(readable)
     {
         return Some(text);
     }
-    if bytes.len() % 4 == 1 {
+    if bytes.len() % 4 == 1 || !may_be_readable(bytes, 6) {
         return None;
     }
     decode_base64(bytes).and_then(readable)
+}
+
+/// Returns whether the first bytes of a run of at least eight digits, in base32 if `width` is 5 or in
+/// base64 if it is 6, may begin a text without control characters: most words don't.
+fn may_be_readable(run: &[u8], width: u32) -> bool {
+    let value = |b: u8| match (width, b) {
+        (5, b'2'..=b'7') => b - b'2' + 26,
+        (5, b) => b.to_ascii_uppercase().wrapping_sub(b'A'),
+        (_, b'A'..=b'Z') => b - b'A',
+        (_, b'a'..=b'z') => b - b'a' + 26,
+        (_, b'0'..=b'9') => b - b'0' + 52,
+        (_, b'+' | b'-') => 62,
+        _ => 63,
+    };
+    let (first, unused) = (&run[..RUN_BYTES_MIN], 64 - width * RUN_BYTES_MIN as u32);
+    let bits = first
+        .iter()
+        .fold(0, |bits, b| bits << width | u64::from(value(*b)));
+    let bytes = (bits << unused).to_be_bytes();
+    let whole = width as usize;
+    let text = match std::str::from_utf8(&bytes[..whole]) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_some() => return false,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    !text.chars().any(|c| c.is_control() && !c.is_whitespace())
 }
 
 /// Returns bytes as text if that has letters or digits, and no control characters.
@@ -109,16 +168,23 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// Adds the texts that are written as separate character codes to a base, with a minimum and
-/// maximum number of digits each: `4d 61 72 69 61`, `77, 97, 114`.
+/// maximum number of digits each: `4d 61 72 69 61`, `77, 97, 114`. `starts` are the places of all
+/// words that begin with a hexadecimal digit.
 fn separate_codes(
     text: &str,
     (base, min, max): (u32, usize, usize),
+    starts: &[usize],
     parts: &mut Vec<(Range<usize>, String)>,
 ) {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while at < bytes.len() {
-        let (mut codes, start, mut end) = (Vec::new(), at, at);
+    for start in starts.iter().copied() {
+        // The codes before reach further.
+        if start < at || !char::from(bytes[start]).is_digit(base) {
+            continue;
+        }
+        at = start;
+        let (mut codes, mut end) = (Vec::new(), at);
         while let Some((code, code_end)) = code_at(bytes, at, base, min, max) {
             codes.push(code);
             end = code_end;
@@ -135,14 +201,6 @@ fn separate_codes(
         }
         if codes.len() >= CODES_MIN {
             parts.extend(readable(codes).map(|content| (start..end, content)));
-        }
-        // On to the next word.
-        at = at.max(end);
-        while at < bytes.len() && bytes[at].is_ascii_alphanumeric() {
-            at += 1;
-        }
-        while at < bytes.len() && !bytes[at].is_ascii_alphanumeric() {
-            at += 1;
         }
     }
 }
