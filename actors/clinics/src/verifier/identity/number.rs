@@ -48,6 +48,7 @@ pub(super) fn find_numbers(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
                 .or_else(|| coded(tokens, at))
                 .or_else(|| lettered(tokens, at))
                 .or_else(|| spoken(tokens, at)),
+            Some(TokenKind::Number) if is_short(tokens, at) => None,
             Some(TokenKind::Number) => unlabelled(tokens, at),
             Some(TokenKind::Sign) if tokens.is_number(at + 1) && !tokens.gap(at + 1) => {
                 match tokens.sign(at) {
@@ -63,7 +64,7 @@ pub(super) fn find_numbers(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
                 at = last + 1;
             }
             // The rest of a number isn't a number of its own.
-            None if tokens.is_number(at) => {
+            None if tokens.is_number(at) && !is_short(tokens, at) => {
                 // Behind a bracket another one may begin: "CARD-001 (894.099.085-40)".
                 let run = digit_run(tokens, at).filter(|run| !run.signs.contains(&b'('));
                 at = run.map_or(at, |run| run.last) + 1;
@@ -71,6 +72,17 @@ pub(super) fn find_numbers(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
             None => at += 1,
         }
     }
+}
+
+/// Returns whether the number at `at` is too short to be found without a label, and nothing that could
+/// be another group of digits follows.
+fn is_short(tokens: &Tokens<'_>, at: usize) -> bool {
+    let continues = match tokens.kind(at + 1) {
+        Some(TokenKind::Number) => true,
+        Some(TokenKind::Sign) => tokens.sign(at + 1).is_some_and(|s| b"-./()".contains(&s)),
+        _ => false,
+    };
+    !continues && tokens.cased(at).len() < NUMBER_DIGITS_MIN
 }
 
 type FoundNumber = Option<(usize, usize, IdentityClass)>;
@@ -484,6 +496,13 @@ const LETTERED_FORMS: [&str; 3] = ["AAAAA0000A", "AAAAAA00A00A000A", "AAAA000000
 fn lettered(tokens: &Tokens<'_>, at: usize) -> FoundNumber {
     /// Maximum length of such an id, in bytes.
     const BYTES_MAX: usize = 18;
+    // Each form has a digit behind its first letters.
+    let begins = tokens
+        .cased(at)
+        .starts_with(|c: char| c.is_ascii_uppercase());
+    if !begins || !tokens.is_number(at + 1) || tokens.gap(at + 1) {
+        return None;
+    }
     let (mut form, mut next) = (String::new(), at);
     while let Some(token) = tokens.get(next) {
         let alnum = matches!(token.kind, TokenKind::Word | TokenKind::Number);
