@@ -3,7 +3,7 @@
 use callboard_message::is_one_of;
 
 use super::class::IdentityClass;
-use super::lexicon::{BIRTH, EVENT, MEASURE, SEX_OR_AGE};
+use super::lexicon::{BIRTH, DATE_WORD, EVENT, MEASURE, NUMBER_WORDS, SEX_OR_AGE};
 use super::reading::{TokenKind, Tokens};
 use super::{Hit, hits_before};
 
@@ -137,6 +137,10 @@ fn day_first(tokens: &Tokens<'_>, at: usize) -> Option<Date> {
 pub(super) fn find_birth_dates(tokens: &Tokens<'_>, names: &[Hit], out: &mut Vec<Hit>) {
     let mut at = 0;
     while at < tokens.len() {
+        if !tokens.is_number(at) && !tokens.is(at, DATE_WORD) {
+            at += 1;
+            continue;
+        }
         let date = date_at(tokens, at)
             .or_else(|| compact_date(tokens, at))
             .or_else(|| birthday(tokens, at))
@@ -241,13 +245,6 @@ fn near_birth(tokens: &Tokens<'_>, at: usize) -> bool {
     (1..=3).any(|back| at.checked_sub(back).is_some_and(|i| tokens.is(i, BIRTH)))
 }
 
-/// Number words of dates, in English and Portuguese.
-const NUMBER_WORDS: &str = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
-    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand oh and \
-    first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth \
-    sixteenth seventeenth eighteenth nineteenth twentieth thirtieth um dois tres quatro cinco seis sete oito nove dez \
-    onze doze treze catorze quatorze quinze dezasseis dezesseis dezassete dezessete dezoito dezanove dezenove vinte \
-    trinta quarenta cinquenta sessenta setenta oitenta noventa cem cento mil novecentos primeiro";
 /// Maximum tokens of a date in words, on each side of its month.
 const SPOKEN_TOKENS_MAX: usize = 12;
 
@@ -369,7 +366,10 @@ fn is_birth(tokens: &Tokens<'_>, date: &Date, names: &[Hit]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use callboard_message::text::words;
+
     use super::*;
+    use crate::verifier::identity::lexicon::{MONTHS, meaning_of};
     use crate::verifier::identity::reading::IdentityReading;
 
     /// Goal: dates of birth are found in each usual form, and other dates aren't. Method: a table.
@@ -406,5 +406,13 @@ mod tests {
             let found = hits.first().map(|hit| &reading.cased[hit.range.clone()]);
             assert_eq!(found, expect, "{text}");
         }
+    }
+
+    /// Goal: every word with which a date begins is marked as one. Method: all names of months.
+    #[test]
+    fn date_words() {
+        let months: Vec<u8> = words(MONTHS).filter_map(month_of).collect();
+        assert_eq!(months.len(), words(MONTHS).count());
+        assert!(words(MONTHS).all(|word| meaning_of(word) & DATE_WORD != 0));
     }
 }

@@ -65,6 +65,8 @@ pub(super) const RESIDENCE: Meaning = 1 << 26;
 pub(super) const ADDRESS_LABEL: Meaning = 1 << 27;
 /// Token that ends an address at its label.
 pub(super) const CLAUSE: Meaning = 1 << 28;
+/// Name of a month, or word of a number in a date. Every date in words begins with one.
+pub(super) const DATE_WORD: Meaning = 1 << 29;
 
 const ROWS: &[(Meaning, &str)] = &[
     (
@@ -240,7 +242,23 @@ const ROWS: &[(Meaning, &str)] = &[
     ),
     (ADDRESS_LABEL, "address endereco morada direccion adresse"),
     (CLAUSE, "and with e com who que"),
+    (DATE_WORD, MONTHS),
+    (DATE_WORD, NUMBER_WORDS),
 ];
+
+/// Names of months, in English, Portuguese and Spanish.
+pub(super) const MONTHS: &str = "jan january janeiro enero feb february fev fevereiro febrero mar march marco marzo apr \
+    april abr abril may mai maio mayo jun june junho junio jul july julho julio aug august ago \
+    agosto sep sept september set setembro septiembre oct october out outubro octubre nov \
+    november novembro noviembre dec december dez dezembro diciembre";
+
+/// Number words of dates, in English and Portuguese.
+pub(super) const NUMBER_WORDS: &str = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
+    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand oh and \
+    first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth \
+    sixteenth seventeenth eighteenth nineteenth twentieth thirtieth um dois tres quatro cinco seis sete oito nove dez \
+    onze doze treze catorze quatorze quinze dezasseis dezesseis dezassete dezessete dezoito dezanove dezenove vinte \
+    trinta quarenta cinquenta sessenta setenta oitenta noventa cem cento mil novecentos primeiro";
 
 static MEANINGS: LazyLock<HashMap<&'static str, Meaning>> = LazyLock::new(|| {
     let mut all = HashMap::with_capacity(1_024);
