@@ -236,15 +236,17 @@ fn joined_street(tokens: &Tokens<'_>, at: usize) -> FoundAddress {
     let word = tokens.lower(at);
     let long = |end: &&str| word.len() >= end.len() + 3 && word.ends_with(*end);
     let number = at + 1 + usize::from(tokens.sign(at + 1) == Some(b'.'));
+    if !tokens.is_number(number) || !same_line(tokens, number) {
+        return None;
+    }
     let is = STREET_ENDS.iter().any(&long)
         || tokens.is_capital(at) && ["vej", "tie", "vei", "str"].iter().any(long);
-    (is && tokens.is_number(number) && same_line(tokens, number) && tokens.cased(number).len() <= 5)
-        .then(|| {
-            let before = at
-                .checked_sub(1)
-                .filter(|i| tokens.is_number(*i) && same_line(tokens, at));
-            (before.unwrap_or(at), number)
-        })
+    (is && tokens.cased(number).len() <= 5).then(|| {
+        let before = at
+            .checked_sub(1)
+            .filter(|i| tokens.is_number(*i) && same_line(tokens, at));
+        (before.unwrap_or(at), number)
+    })
 }
 
 /// Returns a post box: `P.O. Box 12`, `PSC 3117, Box 0609`, `Caixa Postal 12`.
@@ -387,6 +389,9 @@ fn irish_postcode(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
         && !tokens.gap(at + 1)
         && tokens.cased(at + 1).len() == 2
         && tokens.is_number(at + 1);
+    if !area {
+        return None;
+    }
     let start = tokens.get(at + 2).filter(|t| t.gap && t.lines == 0)?;
     let mut last = at + 2;
     while !tokens.gap(last + 1) && tokens.sign(last + 1).is_none() {
@@ -398,7 +403,7 @@ fn irish_postcode(tokens: &Tokens<'_>, at: usize) -> Option<usize> {
         && unique
             .bytes()
             .all(|b| b.is_ascii_digit() || b.is_ascii_uppercase());
-    (area && mixed && unique.len() == 4).then_some(last)
+    (mixed && unique.len() == 4).then_some(last)
 }
 
 fn labelled_postcode(tokens: &Tokens<'_>, at: usize) -> FoundAddress {

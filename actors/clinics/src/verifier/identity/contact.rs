@@ -147,8 +147,8 @@ fn network_address(tokens: &Tokens<'_>, at: usize) -> Option<Range<usize>> {
         .take_while(|b| b.is_ascii_hexdigit() || **b == b':')
         .count();
     let address = &text[token.start..token.start + len];
-    (address.matches(':').count() >= 4 && address.parse::<Ipv6Addr>().is_ok())
-        .then_some(token.start..token.start + len)
+    let colons = address.bytes().filter(|b| *b == b':').count();
+    (colons >= 4 && address.parse::<Ipv6Addr>().is_ok()).then_some(token.start..token.start + len)
 }
 
 #[cfg(test)]
