@@ -1,9 +1,6 @@
 //! Lists of names and words: sorted texts of which only those parts are read that are searched.
 
-use std::hash::BuildHasher;
 use std::sync::OnceLock;
-
-use foldhash::fast::FixedState;
 
 /// Certainty that a word on a list of names is used as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +39,16 @@ struct Entry {
     word: &'static [u8],
 }
 
-/// Returns the slot in a hash table at which the search for a word begins.
+/// Returns the slot in a hash table at which the search for a word begins, by its length and its
+/// first and last eight letters. The number of slots is a power of 2.
 fn slot_of(word: &[u8], slots: &[u32]) -> usize {
-    FixedState::default().hash_one(word) as usize % slots.len()
+    let (first, last) = match (word.first_chunk(), word.last_chunk()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => (word.iter().fold(0, |all, b| all << 8 | u64::from(*b)), 0),
+    };
+    let letters = first ^ last.rotate_left(29) ^ word.len() as u64;
+    let hash = letters.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    hash as usize & (slots.len() - 1)
 }
 
 fn pair_of(word: &[u8]) -> Option<usize> {
@@ -87,7 +91,7 @@ impl WordList {
                     _ => Listing::Plain,
                 });
             }
-            slot = (slot + 1) % places.len();
+            slot = (slot + 1) & (places.len() - 1);
         }
     }
 
@@ -106,7 +110,7 @@ impl WordList {
         for (at, word) in found {
             let mut slot = slot_of(word, &places);
             while places[slot] > 0 {
-                slot = (slot + 1) % places.len();
+                slot = (slot + 1) & (places.len() - 1);
             }
             places[slot] = at as u32 + 1;
         }
