@@ -348,9 +348,19 @@ fn is_shouted(words: &[&NameWord<'_>]) -> bool {
 /// Returns the class of the single capitalised word at index `at`, if it is a person's name: after
 /// a title, an introducing phrase or a verb of speech, or a given name without another meaning.
 fn single_name(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Option<IdentityClass> {
+    // The list of medicines is searched last, because few words get here.
+    single_word_class(tokens, words, at).filter(|_| !is_medicine(words[at].lower))
+}
+
+/// Returns the class of [`single_name`], also for a word that is a medicine.
+fn single_word_class(
+    tokens: &Tokens<'_>,
+    words: &[NameWord<'_>],
+    at: usize,
+) -> Option<IdentityClass> {
     let word = &words[at];
     let short = word.lower.chars().count() < 2;
-    if short || is_medicine(word.lower) || tokens.is(word.first, INTRODUCES) {
+    if short || tokens.is(word.first, INTRODUCES) {
         return None;
     }
     let before = at.checked_sub(1).map(|i| &words[i]);
@@ -581,6 +591,10 @@ fn is_labelled(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool {
         || is_introduced(tokens, words, at)
 }
 
+/// Last words of the phrases of [`is_introduced`].
+const PHRASE_ENDS: &str =
+    "is e was as chama chamo am m i'm it's its iniciais initials identificacao o a fala";
+
 /// Returns whether an introducing word or phrase stands before the word at index `at`: "Name:",
 /// "called", "my name is", "I am".
 fn is_introduced(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool {
@@ -590,6 +604,10 @@ fn is_introduced(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool
     };
     let near = words[at].first - before.last <= 3 && tokens.lines(words[at].first) < 2;
     if !near {
+        return false;
+    }
+    let word = tokens.is(before.first, INTRODUCES) && !tokens.is(before.first, TITLE);
+    if !word && !is_one_of!(before.lower, PHRASE_ENDS) {
         return false;
     }
     let third = back(2).map_or("", |w| w.lower);
@@ -603,7 +621,6 @@ fn is_introduced(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> bool
         || is_one_of!(before.lower, "i'm it's its iniciais initials identificacao")
         || matches!(third, "sou" | "fala" | "aqui")
             && matches!(before.lower, "o" | "a" | "e" | "fala");
-    let word = tokens.is(before.first, INTRODUCES) && !tokens.is(before.first, TITLE);
     let boundary = tokens.sign(words[at].first - 1) == Some(b'.');
     (word || phrase) && !boundary
 }
