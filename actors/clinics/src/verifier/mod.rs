@@ -18,6 +18,8 @@ mod tests;
 mod verdict;
 mod word_lists;
 
+use std::borrow::Cow;
+
 use callboard_macros::Message;
 use callboard_message::text::{cut_bytes, is_invisible, latin_lookalike};
 use callboard_runtime::{Agent, AgentProfile, Context, Handlers, SyncHandler};
@@ -138,13 +140,16 @@ impl Verify {
 
     /// Returns the answer's text without quoted echoes of the request, as the records hold them,
     /// since these state no facts. A quotation ends at the next mark of its kind.
-    fn without_echoes(&self, recorded: &[TextSpan]) -> String {
+    fn without_echoes(&self, recorded: &[TextSpan<'_>]) -> Cow<'_, str> {
         let echoes: HashSet<&str> = recorded
             .iter()
             .filter(|l| l.kind == SpanKind::Echo && (1..=ECHO_BYTES_MAX).contains(&l.text.len()))
-            .map(|l| l.text.as_str())
+            .map(|l| l.text.as_ref())
             .collect();
         let text = &self.text;
+        if echoes.is_empty() {
+            return Cow::Borrowed(text);
+        }
         let (mut kept, mut copied, mut at) = (String::new(), 0, 0);
         while let Some(start) = text[at..].find(['"', '\'', '“', '`']).map(|n| at + n) {
             let Some(open) = text[start..].chars().next() else {
@@ -163,10 +168,10 @@ impl Verify {
             }
         }
         kept.push_str(&text[copied..]);
-        kept
+        Cow::Owned(kept)
     }
 
-    fn redact(&self, recorded: &[TextSpan], policy: &IdentityPolicy) -> Redaction {
+    fn redact(&self, recorded: &[TextSpan<'_>], policy: &IdentityPolicy) -> Redaction {
         redact_answer(&self.results, &self.text, recorded, self.identities, policy)
     }
 }
@@ -189,14 +194,14 @@ fn identity_findings(redaction: &Redaction) -> (Option<Finding>, Vec<Finding>) {
 }
 
 /// Returns the texts of the spans that state facts, each once.
-fn distinct_texts(spans: &[TextSpan]) -> impl Iterator<Item = &str> {
+fn distinct_texts<'a>(spans: &'a [TextSpan<'_>]) -> impl Iterator<Item = &'a str> {
     let mut known: HashSet<&str> = HashSet::default();
     asserted_spans(spans)
-        .map(|span| span.text.as_str())
+        .map(|span| span.text.as_ref())
         .filter(move |text| known.insert(text))
 }
 
-fn check_advice(recorded: &[TextSpan], shown: &[TextSpan], text: &str) -> Option<Finding> {
+fn check_advice(recorded: &[TextSpan<'_>], shown: &[TextSpan<'_>], text: &str) -> Option<Finding> {
     let records = scope::RecordedText::new(distinct_texts(recorded).map(fold));
     let in_lines = distinct_texts(shown).find_map(|line| scope::find_advice(line, &records));
     let found = in_lines.or_else(|| scope::find_advice(text, &records))?;

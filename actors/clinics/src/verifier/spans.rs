@@ -38,19 +38,21 @@ pub(crate) enum IdentityKind {
 }
 
 /// Text of one JSON value or key, or composed of several fields, with its context.
-pub(super) struct TextSpan {
-    pub text: String,
+pub(super) struct TextSpan<'v> {
+    pub text: Cow<'v, str>,
     pub kind: SpanKind,
     /// Presumed id of the patient, of the innermost object that has one: its text field
     /// `patient_id` or, without such a field, its `id`, even if that is the id of a medicine.
     /// `None` if none has.
-    pub patient: Option<String>,
+    pub patient: Option<&'v str>,
 }
 
 /// Returns the text spans of all strings and numbers, of keys with a space or `@`, and of each
 /// full name that an object's fields make up. `None` if a value is nested deeper
 /// than [`VALUE_DEPTH_MAX`].
-pub(super) fn text_spans<'a>(values: impl IntoIterator<Item = &'a Value>) -> Option<Vec<TextSpan>> {
+pub(super) fn text_spans<'v>(
+    values: impl IntoIterator<Item = &'v Value>,
+) -> Option<Vec<TextSpan<'v>>> {
     let mut out = Vec::new();
     let top = ValuePosition::default();
     values
@@ -83,7 +85,11 @@ impl<'a> ValuePosition<'a> {
     }
 }
 
-fn collect_spans(value: &Value, place: &ValuePosition<'_>, out: &mut Vec<TextSpan>) -> Option<()> {
+fn collect_spans<'v>(
+    value: &'v Value,
+    place: &ValuePosition<'v>,
+    out: &mut Vec<TextSpan<'v>>,
+) -> Option<()> {
     if place.depth > VALUE_DEPTH_MAX {
         return None;
     }
@@ -102,27 +108,18 @@ fn collect_spans(value: &Value, place: &ValuePosition<'_>, out: &mut Vec<TextSpa
 }
 
 /// Returns the text of a JSON string or number; `None` for other values.
-fn literal_text(value: &Value) -> Option<String> {
+fn literal_text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
         _ => None,
     }
 }
 
-/// Returns the value of the first field of an object whose key `is_named`. Keys are compared in
-/// folded form, with ASCII letters and digits only.
-fn find_field(map: &Map<String, Value>, is_named: fn(&str) -> bool) -> Option<&Value> {
-    let mut fields = map.iter();
-    fields
-        .find(|(key, _)| is_named(&plain_key(key)))
-        .map(|(_, value)| value)
-}
-
-fn collect_object(
-    map: &Map<String, Value>,
-    place: &ValuePosition<'_>,
-    out: &mut Vec<TextSpan>,
+fn collect_object<'v>(
+    map: &'v Map<String, Value>,
+    place: &ValuePosition<'v>,
+    out: &mut Vec<TextSpan<'v>>,
 ) -> Option<()> {
     let patient = map
         .get("patient_id")
@@ -130,10 +127,19 @@ fn collect_object(
         .and_then(Value::as_str)
         .or(place.patient);
     let place = &ValuePosition { patient, ..*place };
+    // The first fields with parts of a name.
+    let (mut given, mut family) = (None, None);
     for (key, value) in map {
+        let plain = plain_key(key);
+        if is_given_key(&plain) {
+            given.get_or_insert(value);
+        } else if is_family_key(&plain) {
+            family.get_or_insert(value);
+        }
         // A key may hold a value: `{"Maria Silva": …}`.
         if key.contains(' ') || key.contains('@') {
-            out.push(span_at(key.clone(), &ValuePosition { key: "", ..*place }));
+            let place = ValuePosition { key: "", ..*place };
+            out.push(span_at(Cow::Borrowed(key), &place));
         }
         collect_spans(
             value,
@@ -146,21 +152,21 @@ fn collect_object(
         )?;
     }
     // Parts of a name in separate fields form a full name.
-    let part = |is_named| find_field(map, is_named).and_then(Value::as_str);
-    if let (Some(given), Some(family)) = (part(is_given_key), part(is_family_key)) {
+    let part = |field: Option<&'v Value>| field.and_then(Value::as_str);
+    if let (Some(given), Some(family)) = (part(given), part(family)) {
         let full = format!("{given} {family}");
         out.push(TextSpan {
             kind: SpanKind::Identity(IdentityKind::Name),
-            ..span_at(full, place)
+            ..span_at(Cow::Owned(full), place)
         });
     }
     Some(())
 }
 
-fn span_at(text: String, place: &ValuePosition<'_>) -> TextSpan {
+fn span_at<'v>(text: Cow<'v, str>, place: &ValuePosition<'v>) -> TextSpan<'v> {
     TextSpan {
         kind: span_kind(place, &text),
-        patient: place.patient.map(str::to_owned),
+        patient: place.patient,
         text,
     }
 }
@@ -303,6 +309,8 @@ fn is_family_key(plain: &str) -> bool {
 }
 
 /// Returns the text spans that state facts, which excludes echoes of the request.
-pub(super) fn asserted_spans(lines: &[TextSpan]) -> impl Iterator<Item = &TextSpan> {
+pub(super) fn asserted_spans<'a, 'v>(
+    lines: &'a [TextSpan<'v>],
+) -> impl Iterator<Item = &'a TextSpan<'v>> {
     lines.iter().filter(|line| line.kind != SpanKind::Echo)
 }

@@ -66,17 +66,24 @@ pub(crate) enum NameReach {
 
 impl KnownIdentities {
     /// Collects the values of those spans whose keys mark them as personal.
-    pub(in crate::verifier) fn new(spans: &[TextSpan]) -> Self {
+    pub(in crate::verifier) fn new(spans: &[TextSpan<'_>]) -> Self {
         let mut known = Self::default();
+        let mut before = None;
         for span in spans {
             if let SpanKind::Identity(kind) = span.kind {
                 known.insert(kind, &span.text, NameReach::Parts);
             }
-            if let Some(id) = &span.patient {
+            if let Some(id) = span.patient.filter(|id| before != Some(*id)) {
                 known.insert_public(id);
+                before = Some(id);
             }
         }
         known
+    }
+
+    /// Returns whether there is anything that [`Self::find`] could find.
+    pub(super) fn is_searched(&self) -> bool {
+        !(self.needles.is_empty() && self.parts.is_empty() && self.dates.is_empty())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -331,7 +338,7 @@ impl KnownIdentities {
 
     /// Adds all known values that a text holds, parts of names alone only if `reach` has them.
     pub(super) fn find(&self, tokens: &Tokens<'_>, reach: NameReach, out: &mut Vec<Hit>) {
-        if self.needles.is_empty() && self.parts.is_empty() && self.dates.is_empty() {
+        if !self.is_searched() {
             return;
         }
         self.find_names(tokens, reach, out);

@@ -33,7 +33,7 @@ pub(in crate::verifier) struct Redaction {
 pub(in crate::verifier) fn redact_answer(
     results: &Value,
     text: &str,
-    recorded: &[TextSpan],
+    recorded: &[TextSpan<'_>],
     identities: Identities,
     policy: &IdentityPolicy,
 ) -> Redaction {
@@ -45,7 +45,7 @@ pub(in crate::verifier) fn redact_answer(
     let text = redactor
         .redact_text(text)
         .unwrap_or_else(|| text.to_owned());
-    if finder.withheld.is_some_and(|known| !known.is_empty()) {
+    if finder.withheld.is_some_and(KnownIdentities::is_searched) {
         redactor.search_joined(&results);
     }
     Redaction {
@@ -60,7 +60,7 @@ pub(in crate::verifier) fn redact_answer(
 /// Cuts personal data out of the note of a finding.
 pub(in crate::verifier) fn redact_note(
     note: &mut String,
-    recorded: &[TextSpan],
+    recorded: &[TextSpan<'_>],
     identities: Identities,
     policy: &IdentityPolicy,
 ) {
@@ -72,10 +72,10 @@ pub(in crate::verifier) fn redact_note(
 }
 
 /// Returns the ids by which the records call their patients.
-fn public_ids(recorded: &[TextSpan]) -> KnownIdentities {
+fn public_ids(recorded: &[TextSpan<'_>]) -> KnownIdentities {
     let mut public = KnownIdentities::default();
     let mut before = None;
-    for id in recorded.iter().filter_map(|span| span.patient.as_deref()) {
+    for id in recorded.iter().filter_map(|span| span.patient) {
         if before != Some(id) {
             public.insert_public(id);
             before = Some(id);
