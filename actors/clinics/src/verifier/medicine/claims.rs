@@ -3,6 +3,7 @@
 
 use callboard_message::word_set;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -12,7 +13,8 @@ use super::lexicon::{SUBSTANCES_MAX, stem};
 use super::model::{
     Amounts, Claim, Dose, Routes, Schedule, Stance, Substance, Times, UnitKind, routes, times,
 };
-use super::parts::{FORWARD_TOKENS_MAX, Item, Names, Part, find_parts};
+use super::part_memo::PartMemo;
+use super::parts::{FORWARD_TOKENS_MAX, Item, Names, Part};
 use super::patients::{Mention, PatientGroups, PatientIds};
 use super::phrase::FoundDose;
 use super::stance::{denies_record, stance};
@@ -35,6 +37,8 @@ pub(super) struct Surroundings<'n> {
     pub about: Option<usize>,
     /// Medicine that the text concerns until it names another; empty if unknown.
     pub subject: Vec<Substance>,
+    /// Parts of the segments before.
+    pub parts: &'n RefCell<PartMemo>,
 }
 
 /// Collects all claims about medicines in a text. A dose in a sentence without a medicine belongs
@@ -48,6 +52,7 @@ pub(super) fn collect_claims(
     let mut builder = Builder {
         tokens: &text.tokens,
         names: around.names,
+        parts: around.parts,
         claims: Vec::new(),
         about: around.about,
         carried: around.subject,
@@ -69,6 +74,7 @@ pub(super) fn collect_claims(
 struct Builder<'t, 'n> {
     tokens: &'t [Token<'t>],
     names: Names<'n>,
+    parts: &'n RefCell<PartMemo>,
     claims: Vec<Claim>,
     /// Patients whom the text concerns at this place.
     about: Option<usize>,
@@ -100,12 +106,7 @@ impl Builder<'_, '_> {
             self.add_segment(range);
             return;
         };
-        let before = find_parts(
-            self.tokens,
-            range.start..first.place.start,
-            self.names,
-            false,
-        );
+        let before = self.find_parts(range.start..first.place.start, false);
         // "Losartan 50 mg (CARD-001), warfarin 5 mg (CARD-002)"
         let is_forward = before.iter().any(Part::is_dose);
         if is_forward {
@@ -138,6 +139,11 @@ impl Builder<'_, '_> {
         }
     }
 
+    fn find_parts(&self, range: Range<usize>, knows_medicine: bool) -> Vec<Part> {
+        let mut memo = self.parts.borrow_mut();
+        memo.find(self.tokens, range, self.names, knows_medicine)
+    }
+
     fn set_patients(&mut self, mention: &Mention, groups: &mut PatientGroups) {
         let about = Some(groups.index(&mention.keys));
         if about != self.about {
@@ -150,12 +156,7 @@ impl Builder<'_, '_> {
 
     /// Adds the claims of a sentence, or of its part about one patient.
     fn add_segment(&mut self, range: Range<usize>) {
-        let parts = find_parts(
-            self.tokens,
-            range.clone(),
-            self.names,
-            !self.carried.is_empty(),
-        );
+        let parts = self.find_parts(range.clone(), !self.carried.is_empty());
         self.is_dosed = false;
         if parts.iter().any(Part::is_medicine) {
             self.last = None;

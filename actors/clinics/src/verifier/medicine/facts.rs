@@ -1,5 +1,6 @@
 //! Facts about medicines in the records, and the check of an answer against them.
 
+use std::cell::RefCell;
 use std::hash::BuildHasher;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
@@ -12,6 +13,7 @@ use super::compare::{daily_total, has_route, is_same_total, supports};
 use super::embedded::split_json;
 use super::lexicon::{LEXICON, stem};
 use super::model::{Amounts, Claim, Dose, Stance, Substance};
+use super::part_memo::PartMemo;
 use super::parts::{Names, OtherNames};
 use super::patients::{PatientGroups, PatientIds, id_key};
 use super::plausible::is_implausible;
@@ -123,6 +125,8 @@ struct RecordedFacts {
     fingerprints: HashSet<Vec<u64>>,
     ids: PatientIds,
     names: OtherNames,
+    /// Parts of segments, which depend on no other names than [`Self::names`].
+    parts: RefCell<PartMemo>,
     substances: HashSet<Substance>,
     treatments: Treatments,
     /// Whether the records are in Portuguese, so that `1,500` is 1.5.
@@ -252,6 +256,7 @@ impl RecordedFacts {
             ids: &self.ids,
             about,
             subject,
+            parts: &self.parts,
         };
         collect_claims(&text, around, groups)
     }

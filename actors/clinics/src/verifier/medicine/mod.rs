@@ -16,6 +16,7 @@ mod facts;
 mod lexicon;
 mod model;
 mod number;
+mod part_memo;
 mod parts;
 mod patients;
 mod phrase;
