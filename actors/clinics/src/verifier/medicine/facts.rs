@@ -26,6 +26,9 @@ pub(in crate::verifier) const NOTES_MAX: usize = 8;
 /// Maximum number of different recorded claims with which one claim is compared. If none of the
 /// first ones supports it, it counts as unsupported.
 const CANDIDATES_MAX: usize = 128;
+/// Maximum number of claims before a claim of a text to which it is compared, so that of equal ones
+/// one is checked.
+const EQUAL_CLAIMS_MAX: usize = 16;
 
 /// Returns the notes about what results and text state about medicines and treatments, but no
 /// record: at most [`NOTES_MAX`], without repetitions.
@@ -151,9 +154,15 @@ impl RecordedFacts {
         for record in records {
             facts.add_ids(record);
         }
+        let mut before = None;
         for statement in &statements {
-            if let Some(patient) = &statement.patient {
+            if let Some(patient) = statement
+                .patient
+                .as_deref()
+                .filter(|id| before != Some(*id))
+            {
                 facts.ids.add(patient);
+                before = Some(patient);
             }
             if let Some(name) = &statement.subject {
                 add_name(&mut facts.names, name);
@@ -285,10 +294,21 @@ impl RecordedFacts {
         for claim in claims.iter().filter(|c| c.dose.is_some()) {
             *counts.entry((claim.about, &claim.substances)).or_default() += 1;
         }
+        let mut checked: Vec<&Claim> = Vec::new();
         for claim in claims {
             if notes.is_full() {
                 return;
             }
+            // An equal claim has the same note.
+            if checked
+                .iter()
+                .rev()
+                .take(EQUAL_CLAIMS_MAX)
+                .any(|c| *c == claim)
+            {
+                continue;
+            }
+            checked.push(claim);
             // "CARD-001 and CARD-002 take losartan 50 mg and 100 mg"
             let is_shared = counts
                 .get(&(claim.about, &claim.substances[..]))

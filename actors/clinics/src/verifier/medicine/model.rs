@@ -244,7 +244,7 @@ pub(super) mod routes {
 }
 
 /// Statement about one medicine: its dose, schedule and route.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Claim {
     /// Active substances; empty for a dose without a medicine.
     pub substances: Vec<Substance>,

@@ -27,6 +27,8 @@ pub(super) struct PatientIds {
     keys: HashSet<String>,
     /// First words and numbers of the ids.
     starts: HashSet<String>,
+    /// First bytes of [`Self::starts`], so that most words needn't be looked up.
+    start_bytes: Vec<u8>,
 }
 
 impl PatientIds {
@@ -42,6 +44,10 @@ impl PatientIds {
             .collect();
         let key = id_key(id);
         if !key.is_empty() {
+            let byte = first.bytes().next().unwrap_or_default();
+            if !self.start_bytes.contains(&byte) {
+                self.start_bytes.push(byte);
+            }
             self.starts.insert(first);
             self.keys.insert(key);
         }
@@ -59,7 +65,9 @@ impl PatientIds {
             return None;
         }
         let mut best = None;
-        if self.starts.contains(first.text) {
+        let may_start = |b: &u8| self.start_bytes.contains(b);
+        if first.text.as_bytes().first().is_some_and(may_start) && self.starts.contains(first.text)
+        {
             let mut key = String::new();
             let mut parts = 0;
             for (n, token) in tokens.iter().enumerate() {
