@@ -14,7 +14,7 @@ pub(super) fn split_json(text: &str) -> (Vec<Value>, String) {
     let (mut values, mut around) = (Vec::new(), String::new());
     let (mut at, mut copied, mut failed) = (0, 0, 0);
     while failed < FAILED_BRACKETS_MAX
-        && let Some(start) = text[at..].find(['{', '[']).map(|n| at + n)
+        && let Some(start) = memchr::memchr2(b'{', b'[', &text.as_bytes()[at..]).map(|n| at + n)
     {
         let mut stream = Deserializer::from_str(&text[start..]).into_iter::<Value>();
         match stream.next() {

@@ -577,7 +577,10 @@ fn names_medicine(text: &str) -> bool {
 /// Returns the medicine that a key names, and the unit or dose after it, if any: `losartan`,
 /// `losartan_mg`, `losartan_50_mg`. `None` if it names none.
 fn medicine_key(key: &str, value: &Value) -> Option<(String, String)> {
-    if key.len() > FIELD_BYTES_MAX || is_one_of!(&key.to_ascii_lowercase(), MEDICINE_KEYS) {
+    if is_usual_key(key)
+        || key.len() > FIELD_BYTES_MAX
+        || is_one_of!(&key.to_ascii_lowercase(), MEDICINE_KEYS)
+    {
         return None;
     }
     let spaced = fold(&key.replace(['_', '-', '.'], " "));
@@ -598,6 +601,16 @@ fn medicine_key(key: &str, value: &Value) -> Option<(String, String)> {
     let is_dose = parse_dose(rest).is_some_and(|found| found.taken == rest.len());
     let join = |tokens: &[Token<'_>]| tokens.iter().map(|t| t.text).collect::<Vec<_>>().join(" ");
     (rest.is_empty() || is_unit || is_dose).then(|| (join(named), join(rest)))
+}
+
+/// Returns whether a key is one of the usual ones of records, none of which names a medicine.
+fn is_usual_key(key: &str) -> bool {
+    is_one_of!(key, DOSE_KEYS)
+        || is_one_of!(key, UNIT_KEYS)
+        || is_one_of!(key, SCHEDULE_KEYS)
+        || is_one_of!(key, ROUTE_KEYS)
+        || is_one_of!(key, NAME_KEYS)
+        || is_one_of!(key, "patient patient_id condition medications notes id age")
 }
 
 /// Returns the id of a patient that is a key: `{"CARD-001": {…}}`.
@@ -667,7 +680,7 @@ pub(super) fn is_bare(value: &Value) -> bool {
 }
 
 fn is_medication_key(plain: &str) -> bool {
-    [
+    const PARTS: [&str; 10] = [
         "medic",
         "meds",
         "drug",
@@ -678,9 +691,12 @@ fn is_medication_key(plain: &str) -> bool {
         "therap",
         "terapia",
         "rx",
-    ]
-    .iter()
-    .any(|part| plain.contains(part))
+    ];
+    let key = plain.as_bytes();
+    (0..key.len()).any(|at| {
+        let begins = |part: &&str| key[at..].starts_with(part.as_bytes());
+        matches!(key[at], b'm' | b'd' | b'p' | b't' | b'r') && PARTS.iter().any(begins)
+    })
 }
 
 const PATIENT_KEYS: &str = "patientid pid patient paciente pacienteid idpaciente iddopaciente subject subjectid patientref";
@@ -733,6 +749,21 @@ mod tests {
                 texts(&value)
             );
         }
+    }
+
+    /// Goal: the usual keys name no medicine, and those of medicines are found. Method: all of them as
+    /// they are and in capitals, which aren't taken for usual ones.
+    #[test]
+    fn usual_keys() {
+        let lists = [DOSE_KEYS, UNIT_KEYS, SCHEDULE_KEYS, ROUTE_KEYS, NAME_KEYS];
+        let keys = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+        for key in keys.chain("patient condition medications notes id age".split(' ')) {
+            assert!(is_usual_key(key), "{key}");
+            let found = medicine_key(&key.to_uppercase(), &json!({}));
+            assert_eq!(found, None, "{key}");
+        }
+        assert!(!is_usual_key("losartan") && medicine_key("losartan", &json!("50 mg")).is_some());
+        assert!(is_medication_key("currentmeds") && !is_medication_key("medium"));
     }
 
     /// Goal: other values are no prescriptions. Method: an age, a birth date, echoes.
