@@ -232,9 +232,9 @@ impl<'t> Reader<'t> {
     /// Returns whether a number starts with `c`, the character before the current place: a digit,
     /// or a full stop or comma before one and not after a letter or digit.
     fn starts_number(&self, c: char, start: usize) -> bool {
-        let after_word = self.source[..start].ends_with(char::is_alphanumeric);
+        let after_word = || self.source[..start].ends_with(char::is_alphanumeric);
         c.is_ascii_digit()
-            || (c == '.' && !after_word && self.peek().is_some_and(|d| d.is_ascii_digit()))
+            || (c == '.' && self.peek().is_some_and(|d| d.is_ascii_digit()) && !after_word())
     }
 
     fn read_number(&mut self, start: usize, is_glued: bool) {
@@ -265,9 +265,18 @@ impl<'t> Reader<'t> {
 
     fn read_word(&mut self, start: usize, is_glued: bool) {
         let rest = &self.source[self.at..];
-        self.at += rest
-            .find(|c: char| !c.is_alphabetic())
-            .unwrap_or(rest.len());
+        let bytes = rest.as_bytes();
+        let mut ascii = 0;
+        while ascii < bytes.len() && bytes[ascii].is_ascii_alphabetic() {
+            ascii += 1;
+        }
+        self.at += match bytes.get(ascii) {
+            Some(next) if !next.is_ascii() => {
+                let end = rest.find(|c: char| !c.is_alphabetic());
+                end.unwrap_or(rest.len())
+            }
+            _ => ascii,
+        };
         let word = &self.source[start..self.at];
         let info = word_info(word);
         self.text.portuguese += language_of(word, info);
@@ -306,7 +315,13 @@ fn language_of(word: &str, info: Option<&WordInfo>) -> i32 {
     match info {
         Some(info) if info.is(flags::PORTUGUESE) && !info.is(flags::ENGLISH) => 1,
         Some(info) if info.is(flags::ENGLISH) && !info.is(flags::PORTUGUESE) => -1,
-        _ if word.len() > 6 && word_set!("cao coes mente ario").ends(word, 0) => 1,
+        // The last letters are those of these endings.
+        _ if word.len() > 6
+            && word.ends_with(['o', 's', 'e'])
+            && word_set!("cao coes mente ario").ends(word, 0) =>
+        {
+            1
+        }
         _ => 0,
     }
 }
@@ -315,12 +330,15 @@ fn language_of(word: &str, info: Option<&WordInfo>) -> i32 {
 /// between them, so that `b.i.d.` is one word. The last full stop of one thus ends no sentence.
 pub(super) fn join_dotted(folded: &str) -> Cow<'_, str> {
     let bytes = folded.as_bytes();
+    if !folded.contains('.') {
+        return Cow::Borrowed(folded);
+    }
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;
     while at < bytes.len() {
-        let starts_word =
-            at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1].is_ascii();
+        let starts_word = bytes.get(at + 1) == Some(&b'.')
+            && (at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1].is_ascii());
         match starts_word.then(|| dotted_letters(&bytes[at..])).flatten() {
             Some((letters, taken)) => {
                 out.push_str(&folded[copied..at]);
