@@ -4,9 +4,8 @@ use std::sync::LazyLock;
 
 use callboard_message::is_one_of;
 use callboard_message::text::words;
-use foldhash::{HashMap, HashMapExt};
 
-use super::word_meanings::{flags, word_info};
+use super::word_meanings::{CHANGE_WORDS, flags, word_info};
 
 /// Set of treatments, as bits in the order of [`TREATMENTS`].
 pub(super) type Treatments = u128;
@@ -351,46 +350,113 @@ pub(super) fn treatments_of(generic: &str) -> Treatments {
 
 /// Number of bytes by which spellings are looked up.
 const KEY_BYTES: usize = 3;
+/// Number of slots of the table of spellings: a power of 2.
+const SLOTS: usize = 1024;
 
-/// Spellings with their treatments, by their first [`KEY_BYTES`] bytes.
-static SPELLINGS: LazyLock<HashMap<&'static str, Vec<(usize, &'static str)>>> =
-    LazyLock::new(|| {
-        let mut table: HashMap<&'static str, Vec<(usize, &'static str)>> = HashMap::new();
-        for (n, (_, spellings)) in TREATMENTS.iter().enumerate() {
-            for spelling in spellings.split('|') {
-                if let Some(key) = spelling.get(..KEY_BYTES) {
-                    table.entry(key).or_default().push((n, spelling));
-                }
+/// Spellings with their treatments, by the [`slot_of`] their first [`KEY_BYTES`] bytes.
+static SPELLINGS: LazyLock<Vec<Vec<(usize, &'static str)>>> = LazyLock::new(|| {
+    let mut slots = vec![Vec::new(); SLOTS];
+    for (n, (_, spellings)) in TREATMENTS.iter().enumerate() {
+        for spelling in spellings.split('|') {
+            if let Some(key) = spelling.as_bytes().first_chunk() {
+                slots[slot_of(key)].push((n, spelling));
             }
         }
-        table
-    });
+    }
+    slots
+});
+
+/// Returns the slot of spellings by their first bytes. Some slots hold several beginnings.
+fn slot_of(key: &[u8; KEY_BYTES]) -> usize {
+    key.iter().fold(0, |all, b| all * 31 + usize::from(*b)) % SLOTS
+}
 
 /// Returns the treatments that a text in folded form names.
 pub(super) fn named_treatments(folded: &str) -> Treatments {
-    let plain = plain_text(folded);
     let mut named = 0;
-    if words(folded).any(|word| word_info(word).is_some_and(|info| info.is(flags::CHANGE))) {
-        named |= 1 << CHANGE_BIT;
-    }
-    for (space, _) in plain.match_indices(' ') {
-        let rest = &plain[space + 1..];
-        let Some(spellings) = rest.get(..KEY_BYTES).and_then(|key| SPELLINGS.get(key)) else {
-            continue;
-        };
-        for (n, spelling) in spellings {
-            let ending = rest
-                .strip_prefix(spelling)
-                .map(|more| more.split_once(' ').map_or(more, |(ending, _)| ending));
-            let is_whole = |ending: &str| {
-                spelling.ends_with(' ') || ending.is_empty() || is_one_of!(ending, INFLECTIONS)
-            };
-            if ending.is_some_and(is_whole) {
-                named |= 1 << n;
+    let mut at = 0;
+    while at < folded.len() {
+        let end = word_end(folded, at);
+        if end == at {
+            // No word: on to the next character.
+            at += 1;
+            while !folded.is_char_boundary(at) {
+                at += 1;
             }
+            continue;
         }
+        let word = &folded[at..end];
+        named |= treatments_at(&folded[at..], word);
+        if is_change(word) {
+            named |= 1 << CHANGE_BIT;
+        }
+        at = end;
     }
     named
+}
+
+/// Returns whether a word, or a part of it between hyphens, is one for a change.
+fn is_change(word: &str) -> bool {
+    is_one_of!(word, CHANGE_WORDS)
+        || word.bytes().any(|b| b == b'-')
+            && word.split('-').any(|part| is_one_of!(part, CHANGE_WORDS))
+}
+
+/// Returns the end of the word that begins at a byte; the byte itself if no word does.
+fn word_end(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut end = start;
+    while end < bytes.len() && (bytes[end].is_ascii_alphanumeric() || bytes[end] == b'-') {
+        end += 1;
+    }
+    match bytes.get(end) {
+        Some(next) if !next.is_ascii() => {
+            let more = text[end..].find(|c| !is_word_char(c));
+            more.map_or(text.len(), |more| end + more)
+        }
+        _ => end,
+    }
+}
+
+/// Returns the treatments whose spellings begin a text, which begins with `word`.
+fn treatments_at(text: &str, word: &str) -> Treatments {
+    let bytes = word.as_bytes();
+    let key = std::array::from_fn(|n| bytes.get(n).copied().unwrap_or(b' '));
+    let is_named = |spelling: &str| {
+        let Some(rest) = strip_spelling(text, spelling) else {
+            return false;
+        };
+        let end = word_end(rest, 0);
+        spelling.ends_with(' ') || end == 0 || is_one_of!(&rest[..end], INFLECTIONS)
+    };
+    let spellings = SPELLINGS[slot_of(&key)].iter();
+    let found = spellings.filter(|(_, spelling)| is_named(spelling));
+    found.fold(0, |bits, (n, _)| bits | (1 << n))
+}
+
+/// Returns what follows a spelling at the start of a text; `None` if the text begins with something
+/// else. A space of the spelling stands for any characters between two words, or for the end.
+fn strip_spelling<'t>(text: &'t str, spelling: &str) -> Option<&'t str> {
+    let mut rest = text;
+    for part in spelling.split_inclusive(' ') {
+        let word = part.trim_end_matches(' ');
+        rest = rest.strip_prefix(word)?;
+        if word.len() < part.len() {
+            if rest.starts_with(is_word_char) {
+                return None;
+            }
+            rest = rest.trim_start_matches(|c| !is_word_char(c));
+        }
+    }
+    Some(rest)
+}
+
+/// Returns whether a character is part of a word: a letter, a digit or a hyphen.
+fn is_word_char(c: char) -> bool {
+    match c.is_ascii() {
+        true => c.is_ascii_alphanumeric() || c == '-',
+        false => c.is_alphanumeric(),
+    }
 }
 
 /// Returns the names of the treatments that a sentence of the text states without denying them, but
@@ -437,23 +503,6 @@ fn is_denied(sentence: &str) -> bool {
     let from = at.saturating_sub(NEGATION_WORDS_MAX);
     let end = (at + 4).min(all.len());
     all[from..at].iter().any(is_negation) || all[at..end].iter().any(is_negation)
-}
-
-/// Returns a text with a space in place of each run of other characters than letters, digits and
-/// hyphens, and one at both ends.
-fn plain_text(folded: &str) -> String {
-    let mut plain = String::with_capacity(folded.len() + 2);
-    plain.push(' ');
-    let is_kept = |c: char| c.is_alphanumeric() || c == '-';
-    let mut rest = folded;
-    while let Some(start) = rest.find(is_kept) {
-        rest = &rest[start..];
-        let end = rest.find(|c: char| !is_kept(c)).unwrap_or(rest.len());
-        plain.push_str(&rest[..end]);
-        plain.push(' ');
-        rest = &rest[end..];
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -431,14 +431,15 @@ const ROUTES: &[(&str, Routes)] = &[
     ),
 ];
 
+/// Words for the change of a dose or treatment.
+pub(super) const CHANGE_WORDS: &str = "increased increase raised raise reduced reduce lowered lower doubled double halved halve changed \
+    change adjusted adjust tapered taper switched switch replaced replace titrated titrate uptitrated \
+    aumentado aumentada aumentar reduzido reduzida reduzir diminuido diminuida diminuir dobrado dobrada \
+    dobrar ajustado ajustada ajustar trocado trocada trocar substituido substituida substituir alterado \
+    alterada alterar";
+
 const FLAGS: &[(&str, u32)] = &[
-    (
-        "increased increase raised raise reduced reduce lowered lower doubled double halved halve changed \
-            change adjusted adjust tapered taper switched switch replaced replace titrated titrate uptitrated aumentado aumentada \
-            aumentar reduzido reduzida reduzir diminuido diminuida diminuir dobrado dobrada dobrar ajustado ajustada ajustar trocado \
-            trocada trocar substituido substituida substituir alterado alterada alterar",
-        flags::CHANGE,
-    ),
+    (CHANGE_WORDS, flags::CHANGE),
     ("of de do da dos das", flags::OF),
     ("of de do da dos das the oral iv dose doses", flags::LINK),
     ("a an the um uma o", flags::ARTICLE),
