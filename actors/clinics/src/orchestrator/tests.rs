@@ -267,10 +267,7 @@ fn what_is_said_of_a_withheld_answer_is_safe() {
         ScriptStep::Reply(json!({ "patients": [{ "patient_id": "CARD-001", "condition": text }] }))
     };
     let advice = "You should stop taking your warfarin today.";
-    for (said, rule) in [
-        (row(advice), "(R3)"),
-        (ScriptStep::Fail(Failure::invalid_input(advice)), "(R3)"),
-    ] {
+    for said in [row(advice), ScriptStep::Fail(Failure::invalid(advice))] {
         let said = Mutex::new(Some(said));
         until_ended(async |system| {
             let mut cast = Cast::new(system);
@@ -280,8 +277,13 @@ fn what_is_said_of_a_withheld_answer_is_safe() {
             register(system, "clinic_a", [said]);
             let answer = ask(&cast.spawn(system), QUESTION).await;
             assert_eq!(answer.status(), AnswerStatus::Partial, "{}", answer.text());
-            assert!(answer.text().contains(rule) && answer.text().contains("DERM-001"));
-            assert!(!answer.text().contains("warfarin"), "{}", answer.text());
+            let text = answer.text();
+            assert!(
+                text.contains("the verifier withheld its answer (R"),
+                "{text}"
+            );
+            assert!(text.contains("DERM-001"), "{text}");
+            assert!(!text.contains("warfarin"), "{text}");
             let findings = &answer.verdict().unwrap().findings;
             assert_eq!(findings[0].note, "An answer of clinic_a was withheld.");
         });

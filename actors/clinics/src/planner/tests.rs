@@ -421,9 +421,9 @@ fn words_that_are_not_used_are_told() {
     let planner = Planner::new(Arc::new(two_clinics()));
     for (query, steps, notes) in [
         (
-            "Morning huddle – pull up the whole cardiology list",
+            "Morning fjordling – pull up the whole cardiology list",
             "a:list_patients",
-            &["I did not use \"huddle\"."][..],
+            &["I did not use \"fjordling\"."][..],
         ),
         (
             "patients with severe psoriasis",
