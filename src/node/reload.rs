@@ -87,7 +87,8 @@ impl Node {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
                 }
-                Err((kept, error)) => {
+                Err(failed) => {
+                    let (kept, error) = *failed;
                     tracing::error!(%error, "failed to open a listener");
                     self.listeners.extend(kept);
                 }
@@ -146,10 +147,10 @@ impl Node {
         topology: &Topology,
         at: usize,
         left: &mut RetiredServers,
-    ) -> Result<(OpenListener, bool), (Option<OpenListener>, NodeError)> {
+    ) -> Result<(OpenListener, bool), Box<(Option<OpenListener>, NodeError)>> {
         let new = |opened: Result<OpenListener, NodeError>| match opened {
             Ok(open) => Ok((open, true)),
-            Err(error) => Err((None, error)),
+            Err(error) => Err(Box::new((None, error))),
         };
         let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
         let (open, sockets) = match plan {
@@ -165,7 +166,7 @@ impl Node {
         if sockets.is_none() && !self.needs_restart(&open, topology, at) {
             return match self.update_listener(&mut open, topology, at, left) {
                 Ok(()) => Ok((open, false)),
-                Err(error) => Err((Some(open), error)),
+                Err(error) => Err(Box::new((Some(open), error))),
             };
         }
         let reopened = match sockets {
@@ -175,7 +176,7 @@ impl Node {
         let reopened = reopened.and_then(|sockets| self.open_on_sockets(sockets, topology, at));
         let other = match reopened {
             Ok(other) => other,
-            Err(error) => return Err((Some(open), error)),
+            Err(error) => return Err(Box::new((Some(open), error))),
         };
         left.bundles.extend(open.bundle());
         // A session that the old server accepted after this would be lost at its next request.
