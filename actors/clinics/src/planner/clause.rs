@@ -451,8 +451,7 @@ fn joins_both(fragment: &Fragment, clauses: &mut Vec<Fragment>) -> bool {
 fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
     // "aspirin, which patients"
     let names_only = before.topic.is_some()
-        && !(before.asks() && fragment.connector != Connector::Comma)
-        && !(before.asks() && fragment.all)
+        && !(before.asks() && (fragment.all || fragment.connector != Connector::Comma))
         && !before.has_data()
         && fragment.patients
         && fragment.sentence == before.sentence;

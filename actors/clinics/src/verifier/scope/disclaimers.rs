@@ -5,7 +5,7 @@ use callboard_message::is_one_of;
 
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::reports::names_source;
+use super::sentence::OPENS;
 
 /// Words before the negation of what the program doesn't do.
 const UNABLE: &str = "can am may posso podemos consigo conseguimos sei sabemos conheco";
@@ -115,4 +115,27 @@ impl SentenceReading<'_, '_> {
                     || self.is(n, CONDITION)
                     || self.is_medicine(n))
     }
+}
+
+/// Returns whether the sentence ends with the source of what it says of a patient: "…, as the
+/// paramedic showed her", "…, by her own account".
+pub(super) fn names_source(r: &SentenceReading<'_, '_>) -> bool {
+    let len = r.tokens.len();
+    let is_third = r.any(0, len, PATIENT | PAST | WAS)
+        || r.is(0, FAMILIAR) && !r.is(0, BASE | POLITE | INFINITIVE);
+    if r.has_you || !is_third {
+        return false;
+    }
+    let is_source = |n: usize| {
+        let until = len.min(n + 7);
+        let speaks = r.any(n, until, SAID | TOLD | DOCUMENT_VERB)
+            || (n..until).any(|at| is_one_of!(r.word(at), "conta contou confessou showed"));
+        let links = is_one_of!(r.word(n), "as like by per como conforme segundo")
+            && (r.any(n, until, DOCUMENT | ROLE)
+                || (n..until).any(|at| is_one_of!(r.word(at), "account diary words relato")));
+        let ends = until == len && r.any(n, until, DOCUMENT | ROLE | PATIENT | FAMILY);
+        let diary = (n..until).any(|at| is_one_of!(r.word(at), "diary diario"));
+        links || speaks && (ends || diary || is_one_of!(r.word(n), "as like como conforme"))
+    };
+    (3..len).any(|n| r.tokens[n].has(OPENS) && is_source(n))
 }

@@ -5,10 +5,11 @@
 
 use callboard_message::{is_one_of, word_set};
 
+use super::disclaimers::names_source;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
-use super::reports::{is_report, names_source};
+use super::reports::is_report;
 use super::sentence::{JOINED, LABELLED, OPENS, is_nominal};
 
 /// Maximum distance, in words, from a frame to what it says about health.
@@ -660,7 +661,7 @@ impl<'r, 'a, 't> TalkReading<'r, 'a, 't> {
             const NONE: Class = PATIENT | HAVE | IF | FIELD;
             len > 3
                 && !r.any(0, len, NONE)
-                && !(r.is(0, FAMILIAR) && !r.is(0, BASE | POLITE | INFINITIVE))
+                && (r.is(0, BASE | POLITE | INFINITIVE) || !r.is(0, FAMILIAR))
                 && (0..len).any(|n| is_one_of!(r.word(n), WORDS))
                 && (0..len).all(|n| r.word(n).len() != 4 || !r.is(n, NUMBER))
                 && !(0..len).any(|n| is_past_form(r.word(n)))

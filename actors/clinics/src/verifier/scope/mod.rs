@@ -5,6 +5,7 @@
 //! ("was told to …", "Dr. Lima advised …") nor quotes a record word for word. Records may quote
 //! history but never address the reader, so that a quotation which does is advice too.
 
+mod addressed_record;
 mod care;
 mod classes;
 mod diagnosis;
@@ -70,7 +71,7 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         diagnosis::find(&reading, &mut hits);
         general::find(&reading, &mut hits);
         implied::find(&reading, &mut hits);
-        reader::find(&reading, &mut hits);
+        addressed_record::find(&reading, &mut hits);
         if hits.is_empty() {
             harmless.insert(tokens, context, reading.has_you);
             return None;

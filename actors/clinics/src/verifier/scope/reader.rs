@@ -3,12 +3,8 @@
 
 use callboard_message::is_one_of;
 
-use super::hit::{Address, Hit};
 use super::lexicon::*;
-use super::reading::SentenceReading;
 use super::sentence::{JOINED, LABELLED, OPENS, Token};
-
-const KIND: &str = "addressing the reader";
 
 /// Names by which a text addresses a program or a person who reads it.
 const READERS: &str = "ai assistant assistants chatbot bot llm reader readers asker enquirer inquirer viewer viewers \
@@ -41,9 +37,6 @@ const LINKS: &str =
 /// Places in front of which a reader sits.
 const SCREENS: &str =
     "screen chat keyboard monitor terminal portal app ecra tela teclado aplicativo";
-/// Words of letters between those who treat.
-const LETTERS: &str = "thank thanks thanking grateful obrigado obrigada agradeco agradecemos sincerely regards referring \
-    referral recall cumprimentos atenciosamente";
 
 /// Returns whether a sentence has a name of a reader, or tells something to whoever asks.
 pub(super) fn names_reader(tokens: &[Token<'_>]) -> bool {
@@ -142,39 +135,4 @@ fn is_across(tokens: &[Token<'_>], n: usize) -> bool {
                 .windows(2)
                 .any(|pair| pair[0].word == "other" && is_one_of!(pair[1].word, "end side"))
         || word(0) == "do" && word(1) == "outro" && word(2) == "lado"
-}
-
-/// Returns whether a sentence speaks of the program's own answers and not of health.
-fn is_about_program(r: &SentenceReading<'_, '_>) -> bool {
-    let len = r.tokens.len();
-    let is_health = |n| r.is(n, CHANGE | TREATMENT | COMPLAINT | CONDITION) || r.is_medicine(n);
-    r.any(0, len, SYSTEM) && !r.names_reader && !(0..len).any(is_health)
-}
-
-/// Appends the address of the reader in a sentence to `hits`: it is advice where a record has it,
-/// whatever it says.
-pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
-    if r.end == '?' && !r.is_addressed || is_about_program(r) {
-        return;
-    }
-    let addressed = (0..r.tokens.len()).find(|n| {
-        is_one_of!(
-            r.word(*n),
-            "you yours yourself voce voces vc vcs tu vos contigo consigo teu tua teus tuas"
-        ) && !r.tokens.get(n + 1).is_some_and(|next| next.has(JOINED))
-            || r.is(*n, YOU) && r.is(*n, OBLIGE | ABLE)
-    });
-    let at = addressed.or(r.is_addressed.then_some(0));
-    let Some(at) = at.filter(|at| !r.covered[*at]) else {
-        return;
-    };
-    if (0..r.tokens.len()).any(|n| is_one_of!(r.word(n), LETTERS)) {
-        return;
-    }
-    hits.push(Hit {
-        at,
-        end: at,
-        kind: KIND,
-        address: Address::RecordToReader,
-    });
 }

@@ -3,7 +3,6 @@
 use callboard_message::is_one_of;
 
 use super::lexicon::*;
-use super::reading::SentenceReading;
 use super::sentence::{CLOSES, LINE, OPENS, QUOTE, Token};
 
 /// Maximum distance, in words, from a quotation to the words that say whose it is.
@@ -157,29 +156,6 @@ fn names_one(tokens: &[Token<'_>], n: usize) -> bool {
         ) && !tokens[at].is(YOU)
     });
     titled || one && !tokens[n].word.ends_with('s')
-}
-
-/// Returns whether the sentence ends with the source of what it says of a patient: "…, as the
-/// paramedic showed her", "…, by her own account".
-pub(super) fn names_source(r: &SentenceReading<'_, '_>) -> bool {
-    let len = r.tokens.len();
-    let is_third = r.any(0, len, PATIENT | PAST | WAS)
-        || r.is(0, FAMILIAR) && !r.is(0, BASE | POLITE | INFINITIVE);
-    if r.has_you || !is_third {
-        return false;
-    }
-    let is_source = |n: usize| {
-        let until = len.min(n + 7);
-        let speaks = r.any(n, until, SAID | TOLD | DOCUMENT_VERB)
-            || (n..until).any(|at| is_one_of!(r.word(at), "conta contou confessou showed"));
-        let links = is_one_of!(r.word(n), "as like by per como conforme segundo")
-            && (r.any(n, until, DOCUMENT | ROLE)
-                || (n..until).any(|at| is_one_of!(r.word(at), "account diary words relato")));
-        let ends = until == len && r.any(n, until, DOCUMENT | ROLE | PATIENT | FAMILY);
-        let diary = (n..until).any(|at| is_one_of!(r.word(at), "diary diario"));
-        links || speaks && (ends || diary || is_one_of!(r.word(n), "as like como conforme"))
-    };
-    (3..len).any(|n| r.tokens[n].has(OPENS) && is_source(n))
 }
 
 #[cfg(test)]
