@@ -206,10 +206,12 @@ impl ListenerDeclaration {
         self.keys.is_some() || self.auth.is_some()
     }
 
-    /// Whether guests may come from beyond this machine: because the file says so, or through a proxy.
+    /// Whether guests may come from beyond this machine: because the file says so, or through a proxy to a
+    /// loopback address.
     pub(crate) fn may_serve_remote_guests(&self) -> bool {
-        let by_proxy = self.is_behind_proxy() && self.anonymous_access() == AnonymousAccess::Guest;
-        by_proxy || self.serves_remote_guests()
+        let by_proxy = self.is_loopback_only() && self.is_behind_proxy() && !self.open;
+        let has_guests = self.anonymous_access() == AnonymousAccess::Guest;
+        by_proxy && has_guests || self.serves_remote_guests()
     }
 
     /// Whether guests beyond this machine are served, because the file says so.
