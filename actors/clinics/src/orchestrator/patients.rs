@@ -60,14 +60,6 @@ impl StepsRun {
             .find(|outcome| outcome.step_id == step_id)
     }
 
-    /// Returns the indexes of the steps that may hold words of a clinic: its answer, or an error.
-    pub fn checkable_steps(&self) -> impl Iterator<Item = usize> {
-        let outcomes = self.outcomes.iter().enumerate();
-        outcomes
-            .filter(|(_, outcome)| outcome.result.is_some() || outcome.error.is_some())
-            .map(|(at, _)| at)
-    }
-
     /// Returns the index of the step whose answer is longest as JSON; `None` without an answer.
     pub fn longest_answer(&self) -> Option<usize> {
         let answers = self.outcomes.iter().enumerate();

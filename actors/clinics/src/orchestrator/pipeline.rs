@@ -313,12 +313,17 @@ impl<'a> Pipeline<'a> {
         let Err(Some(verdict)) = &first else {
             return self.ended(first);
         };
+        let steps = run.outcomes.len();
+        if steps < 2 {
+            // It was checked alone.
+            return self.ended(first);
+        }
         let mut found = self.unsafe_steps(&run, until).await;
         if found.is_empty() && verdict.rule.is_none() {
             // Each of them can be checked, but not all together.
             found.extend(run.longest_answer().map(|at| (at, None)));
         }
-        if found.is_empty() || found.len() == run.checkable_steps().count() {
+        if found.is_empty() || found.len() == steps {
             return self.ended(first);
         }
         let mut findings = Vec::new();
@@ -338,10 +343,10 @@ impl<'a> Pipeline<'a> {
     /// Returns the steps that aren't safe on their own, with the broken rule of each if it has one.
     async fn unsafe_steps(&mut self, run: &StepsRun, until: Instant) -> Vec<(usize, Option<Rule>)> {
         let mut found = Vec::new();
-        for at in run.checkable_steps() {
+        for (at, (step, outcome)) in run.steps.iter().zip(&run.outcomes).enumerate() {
             let alone = StepsRun {
-                steps: vec![run.steps[at].clone()],
-                outcomes: vec![run.outcomes[at].clone()],
+                steps: vec![step.clone()],
+                outcomes: vec![outcome.clone()],
             };
             let draft = self.draft(&alone, &ReplyOptions::default());
             if let Err(Some(verdict)) = self.verify_until(draft, until).await {

@@ -84,7 +84,7 @@ fn is_before_id(pieces: &[TaggedPhrase], at: usize) -> bool {
     matches!(pieces.get(at + 1).map(|p| &p.tag), Some(PhraseTag::Id(..)))
 }
 
-fn is_term(piece: &TaggedPhrase) -> bool {
+pub(super) fn is_term(piece: &TaggedPhrase) -> bool {
     matches!(piece.tag, PhraseTag::Term(_))
 }
 

@@ -3,6 +3,7 @@
 use callboard_message::text::is_one_of;
 
 use super::fragment::Fragment;
+use super::fragment_roles::is_term;
 use super::phrases::PhraseKind;
 use super::refusal::PlanRefusal;
 use super::splitter::FragmentSplitter;
@@ -110,8 +111,6 @@ impl FragmentSplitter<'_> {
             Some(PhraseTag::Vocabulary(role)) => Some(*role),
             _ => None,
         };
-        let is_term =
-            |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Term(_)));
         // "quem tem a pele seca": the synonym of a specialty is a part of the body
         let is_body_part = matches!(
             before.map(|p| &p.tag),
@@ -124,7 +123,7 @@ impl FragmentSplitter<'_> {
         // "been fitted with a pacemaker", "who developed psoriasis", "patients enrolled in cardiology":
         // a verb before what counts
         let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
-            || role(before) == Some(Who) && is_term(after)
+            || role(before) == Some(Who) && after.is_some_and(is_term)
             || is_people && is_clinic(after);
         // "I am in a hurry with this"
         let is_we = |p: &TaggedPhrase| is_one_of(&p.shown, "we we're we've temos estamos");
@@ -153,8 +152,8 @@ impl FragmentSplitter<'_> {
             || is_order
             || follows_condition
             || matches!(role(before), Some(Cue | Taking))
-            || (is_term(after) && !is_apart)
-            || (joined_by_of && is_term(before))
+            || (after.is_some_and(is_term) && !is_apart)
+            || (joined_by_of && before.is_some_and(is_term))
             || looks_medical(&pieces[at].shown);
         // A list of patients, or general knowledge about a topic: the word may be what matters.
         let is_bare_list = fragment.patients && fragment.topic.is_none() && fragment.ids.is_empty();
@@ -198,7 +197,6 @@ impl FragmentSplitter<'_> {
     /// Returns whether the fragment only states something of a medicine, and its unknown word at `at` isn't
     /// part of that: "there is a shortage of bisoprolol".
     fn is_statement(&self, at: usize, fragment: &Fragment) -> bool {
-        let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
         let follows_term = at > 0 && is_term(&self.pieces[at - 1]);
         let has_medicine = fragment
             .topic

@@ -40,7 +40,11 @@ fn check(query: &str, expect: &str) {
 }
 
 fn check_refused(query: &str, says: &str) {
-    let plan = planned(two_clinics(), query);
+    check_refused_by(two_clinics(), query, says);
+}
+
+pub(super) fn check_refused_by(registry: ClinicRegistry, query: &str, says: &str) {
+    let plan = planned(registry, query);
     assert!(
         plan.starts_with("refused: ") && plan.contains(says),
         "{query}: {plan}"

@@ -418,7 +418,7 @@ fn word_end(text: &str, start: usize) -> usize {
     }
 }
 
-/// Returns the treatments whose spellings begin a text, which begins with `word`.
+/// Returns the treatments that are named at the beginning of `text`. `word` is its first word.
 fn treatments_at(text: &str, word: &str) -> Treatments {
     let bytes = word.as_bytes();
     let key = std::array::from_fn(|n| bytes.get(n).copied().unwrap_or(b' '));
