@@ -11,6 +11,9 @@ use crate::sql::args;
 
 /// Interval at which the owners' bytes are read from the database while quotas are enforced.
 const USAGE_READ_INTERVAL: Duration = Duration::from_secs(30);
+/// The owners' bytes are also read again once the store has grown by its size limit over this
+/// divisor, because data grows after it was admitted: a task by its result and events.
+const USAGE_READ_GROWTH_DIVISOR: u64 = 32;
 /// Maximum number of owners whose bytes are read, those with most bytes first.
 const COUNTED_OWNERS_MAX: u64 = 65_536;
 /// Bytes by owner and kind. Mail counts for its sender.
@@ -35,14 +38,17 @@ pub(crate) struct OwnerQuota {
     /// Maximum bytes of one owner and kind.
     bytes_max: u64,
     state: Mutex<UsageState>,
+    /// Held during the first read, for which all wait: without it nobody's bytes are known.
+    first_read: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct UsageState {
     bytes: HashMap<(OwnedKind, String), u64>,
-    read_at: Option<Instant>,
-    /// Bytes that were admitted since the database was last measured.
-    added: u64,
+    /// Time of the last read and size of the store then; `None` before the first.
+    read_at: Option<(Instant, u64)>,
+    /// Whether the bytes were read at least once.
+    is_known: bool,
 }
 
 impl OwnerQuota {
@@ -53,11 +59,11 @@ impl OwnerQuota {
             size_max,
             bytes_max: bytes_max.unwrap_or(size_max / 4),
             state: Mutex::default(),
+            first_read: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Counts `bytes` of new data for their owner. `size` is the size of the store in bytes when it
-    /// was last checked.
+    /// Counts `bytes` of new data for their owner. `size` is the size of the store in bytes.
     ///
     /// # Errors
     /// [`JournalError::OwnerLimit`] if the store is at least half full and the owner's data exceeds
@@ -69,23 +75,17 @@ impl OwnerQuota {
         (kind, owner): (OwnedKind, &str),
         bytes: u64,
     ) -> JournalResult<()> {
-        let must_read = {
-            let mut state = self.state.lock();
-            state.added = state.added.saturating_add(bytes);
-            if size.saturating_add(state.added) < self.size_max / 2 {
-                return Ok(());
+        if size.saturating_add(bytes) < self.size_max / 2 {
+            return Ok(());
+        }
+        if !self.state.lock().is_known {
+            let _first = self.first_read.lock().await;
+            if !self.state.lock().is_known {
+                self.read_usage(readers, size).await?;
             }
-            let is_old = state
-                .read_at
-                .is_none_or(|read| read.elapsed() >= USAGE_READ_INTERVAL);
-            if is_old {
-                // Others go on with the earlier numbers meanwhile.
-                state.read_at = Some(Instant::now());
-            }
-            is_old
-        };
-        if must_read {
-            self.read_usage(readers).await?;
+        } else if self.state.lock().begins_read(size, self.size_max) {
+            // Others go on with the earlier numbers meanwhile.
+            self.read_usage(readers, size).await?;
         }
         let bytes_max = self.bytes_max;
         let mut state = self.state.lock();
@@ -97,7 +97,7 @@ impl OwnerQuota {
         Ok(())
     }
 
-    async fn read_usage(&self, readers: &ReadPool) -> JournalResult<()> {
+    async fn read_usage(&self, readers: &ReadPool, size: u64) -> JournalResult<()> {
         let rows = readers
             .read(USAGE, &args![COUNTED_OWNERS_MAX], |row| {
                 let (kind, owner, bytes): (&str, &str, i64) =
@@ -113,7 +113,8 @@ impl OwnerQuota {
         match rows {
             Ok(rows) => {
                 state.bytes = rows.into_iter().collect();
-                state.added = 0;
+                state.read_at = Some((Instant::now(), size));
+                state.is_known = true;
                 Ok(())
             }
             Err(error) => {
@@ -121,5 +122,20 @@ impl OwnerQuota {
                 Err(error)
             }
         }
+    }
+}
+
+impl UsageState {
+    /// Returns whether the owners' bytes are to be read again, and if so, counts that as a read, so that
+    /// one caller reads.
+    fn begins_read(&mut self, size: u64, size_max: u64) -> bool {
+        let growth = size_max / USAGE_READ_GROWTH_DIVISOR;
+        let is_due = self.read_at.is_none_or(|(at, size_then)| {
+            at.elapsed() >= USAGE_READ_INTERVAL || size >= size_then.saturating_add(growth)
+        });
+        if is_due {
+            self.read_at = Some((Instant::now(), size));
+        }
+        is_due
     }
 }

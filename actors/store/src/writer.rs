@@ -313,7 +313,9 @@ impl BatchWriter {
     }
 
     fn on_committed(&mut self, batch: Vec<QueuedWrite>) {
-        self.metrics.record_committed(batch.len() as u64);
+        let bytes: usize = batch.iter().map(|queued| queued.bytes).sum();
+        self.metrics
+            .record_committed(batch.len() as u64, bytes as u64);
         if batch.iter().any(|queued| queued.changes_tasks) {
             self.tasks_changed.send_modify(|changes| *changes += 1);
         }
@@ -568,7 +570,8 @@ pub struct StoreMetrics {
     pub writes: u64,
     /// Number of committed transactions since the store was opened; each needs one fsync.
     pub batches: u64,
-    /// Size of the database in bytes when it was last checked; 0 before the first check.
+    /// Size of the database in bytes when it was last measured, plus the approximate bytes of the writes since;
+    /// 0 before the first write.
     pub bytes: u64,
     /// Reason the latest write was rejected; `None` after a success.
     pub last_error: Option<String>,
@@ -592,9 +595,11 @@ impl MetricsRecorder {
         self.0.lock().now.queued -= writes;
     }
 
-    fn record_committed(&self, writes: u64) {
+    /// Counts a batch. Its bytes count for the size of the store until that is measured again.
+    fn record_committed(&self, writes: u64, bytes: u64) {
         let now = &mut self.0.lock().now;
         now.writes += writes;
+        now.bytes += bytes;
         now.batches += 1;
         now.last_error = None;
     }
@@ -619,7 +624,8 @@ impl MetricsRecorder {
         }
     }
 
-    /// Returns the size of the database in bytes when it was last checked.
+    /// Returns the size of the database in bytes when it was last measured, and the bytes of the
+    /// writes since.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.0.lock().now.bytes
     }

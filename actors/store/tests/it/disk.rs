@@ -286,6 +286,49 @@ async fn a_full_store_ends_what_runs() {
     opened.end().await;
 }
 
+/// Goal: results count for the owner's quota soon after they were written, not only at the next interval.
+/// Method: a store that is half full; an owner within its quota gets a result beyond it; its next task, and
+/// another owner's.
+#[tokio::test]
+async fn results_count_for_the_quota() {
+    const LIMIT: u64 = 4 * 1024 * 1024;
+    const QUOTA: u64 = 256 * 1024;
+    let opened = in_file(|options| options.size_max(LIMIT).owner_bytes_max(QUOTA)).await;
+    let journal = opened.sql.journal();
+    // The size is measured with the first write; from then on the writes' bytes count.
+    let mut n = 0;
+    while opened.sql.metrics().bytes < LIMIT / 2 {
+        journal.append(record(n)).await.unwrap();
+        n += 1;
+    }
+    let tasks = opened.sql.tasks(opened.sql.audit());
+    let create = async |owner: &str| {
+        let expires = SystemTime::now() + Duration::from_secs(3600);
+        tasks
+            .create(NewTask::new(
+                Principal::agent(owner),
+                "agent",
+                "do",
+                expires,
+            ))
+            .await
+    };
+    let CreateOutcome::Created(task, lease) = create("ann").await.unwrap() else {
+        panic!("the task was there");
+    };
+    let result = "x".repeat(usize::try_from(QUOTA).unwrap());
+    let result = RawValue::from_string(json!(result).to_string()).unwrap();
+    let steps = vec![TaskStep::Completed(result)];
+    tasks
+        .apply(&task.id, TaskActor::Worker(&lease), steps)
+        .await
+        .unwrap();
+    let full = TaskError::Journal(JournalError::OwnerLimit { bytes_max: QUOTA });
+    assert_eq!(create("ann").await.err(), Some(full));
+    assert!(create("bob").await.is_ok());
+    opened.end().await;
+}
+
 /// Goal: one owner can't fill a store: beyond its quota it is refused with the limit, and others go
 /// on. Method: a store that is half full when it is opened; the quota, and one byte more.
 #[tokio::test]
