@@ -132,9 +132,14 @@ enum Connection {
 impl Connection {
     fn set_up(&self, setup: &ConnectionSetup, data: &mut Extensions) {
         match self {
-            Self::Plain(stream) => setup.admit(stream.tcp(), data),
+            Self::Plain(stream) => {
+                data.insert(stream.refusal_mark());
+                setup.admit(stream.tcp(), data);
+            }
             Self::Secured(secured) => {
-                setup.watch(secured.stream.get_ref().0.tcp(), data);
+                let stream = secured.stream.get_ref().0;
+                data.insert(stream.refusal_mark());
+                setup.watch(stream.tcp(), data);
                 if let Some(shown) = secured.shown_certificate() {
                     data.insert(shown);
                 }

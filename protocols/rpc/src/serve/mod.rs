@@ -26,8 +26,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_web::body::BoxBody;
-use actix_web::dev::{Extensions, Server, ServiceRequest};
-use actix_web::http::header::AUTHORIZATION;
+use actix_web::dev::{Extensions, Server, ServiceRequest, ServiceResponse};
+use actix_web::http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
@@ -40,6 +40,7 @@ use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential, Toke
 use address_limit::{AddressConnections, reject_over_limit};
 use client_address::{TrustedProxies, client_address};
 use connection::BoundListener;
+use paced_stream::{READ_TURN_BYTES_MAX, RefusalMark};
 use rejections::delay_rejections;
 use tls::ListenerTls;
 
@@ -243,6 +244,9 @@ pub fn serve(
             let failures = failures.clone();
             async move {
                 let response = delay_rejections(failures, request, next).await?;
+                if let Some(mark) = response.request().conn_data::<RefusalMark>() {
+                    mark.set(leaves_much_unread(&response));
+                }
                 Ok(buffers::count_response(response))
             }
         };
@@ -260,6 +264,20 @@ pub fn serve(
     };
     let server = connection::serve(listener, listen.tls.as_ref(), setup, limits, app)?;
     Ok(BoundServer { address, server })
+}
+
+/// Returns whether a response may be a refusal before the request's body was read, and the body is large.
+fn leaves_much_unread(response: &ServiceResponse) -> bool {
+    if response.status().as_u16() < 400 {
+        return false;
+    }
+    let declared = response.request().headers().get(CONTENT_LENGTH);
+    let declared = declared.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    // Without a length, only a body in chunks is large.
+    declared.map_or_else(
+        || response.request().headers().contains_key(TRANSFER_ENCODING),
+        |length| length > READ_TURN_BYTES_MAX as u64,
+    )
 }
 
 /// Registry of protocol servers by name, shared by all workers of a listener. Servers can be

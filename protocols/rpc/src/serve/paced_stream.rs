@@ -1,31 +1,80 @@
 //! TCP connection that lets other connections have their turn.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Maximum number of bytes that a connection reads before others have their turn. Without it, a client
 /// that sends faster than the server reads, such as one whose body is refused and read to its end,
 /// occupies a worker thread for milliseconds at a time. Fixed.
-const READ_TURN_BYTES_MAX: usize = 64 * 1024;
+pub(super) const READ_TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// Number of operations that are more than tokio lets a task do in one turn.
 const TASK_BUDGET_MAX: usize = 1_024;
+
+/// Time that a worker thread leaves between two turns in which it reads what it will discard, of all its
+/// connections: 16 MiB a second. More would take the processor from those who are served. Fixed.
+const DISCARD_INTERVAL: Duration = Duration::from_millis(4);
+
+thread_local! {
+    /// Earliest time of the next turn that discards, on this worker thread.
+    static NEXT_DISCARD: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Mark of a connection whose newest response is a refusal: what is left of the request's body is read
+/// only to be discarded. Clones share the mark.
+#[derive(Clone, Default)]
+pub(super) struct RefusalMark(Rc<Cell<bool>>);
+
+impl RefusalMark {
+    /// Sets or removes the mark.
+    pub fn set(&self, is_refused: bool) {
+        self.0.set(is_refused);
+    }
+}
 
 /// TCP connection whose reads pause after [`READ_TURN_BYTES_MAX`].
 pub(super) struct PacedStream {
     tcp: TcpStream,
     /// Number of bytes that were read in this turn.
     read: usize,
+    refused: RefusalMark,
+    /// Pause until the next turn that discards.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl PacedStream {
     pub fn new(tcp: TcpStream) -> Self {
-        Self { tcp, read: 0 }
+        Self {
+            tcp,
+            read: 0,
+            refused: RefusalMark::default(),
+            pause: None,
+        }
+    }
+
+    pub fn refusal_mark(&self) -> RefusalMark {
+        self.refused.clone()
+    }
+
+    /// Ends this turn, until the other connections had theirs; of a refused one, until the thread's next turn to discard.
+    fn end_turn(&mut self, cx: &mut Context<'_>) {
+        self.read = 0;
+        if !self.refused.0.get() {
+            return end_turn(cx);
+        }
+        let now = Instant::now();
+        let turn = NEXT_DISCARD.take().map_or(now, |next| next.max(now));
+        NEXT_DISCARD.set(Some(turn + DISCARD_INTERVAL));
+        self.pause = Some(Box::pin(sleep_until(turn + DISCARD_INTERVAL)));
     }
 
     pub fn tcp(&self) -> &TcpStream {
@@ -54,13 +103,18 @@ impl AsyncRead for PacedStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.read >= READ_TURN_BYTES_MAX {
-            self.read = 0;
-            end_turn(cx);
-            return Poll::Pending;
+            self.end_turn(cx);
+            if self.pause.is_none() {
+                return Poll::Pending;
+            }
+        }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.tcp).poll_read(cx, buffer);
-        if polled.is_pending() {
+        if polled.is_pending() && !self.refused.0.get() {
             self.read = 0;
         }
         ready!(polled)?;
@@ -101,11 +155,9 @@ impl AsyncWrite for PacedStream {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::future::poll_fn;
-    use std::rc::Rc;
 
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -169,5 +221,41 @@ mod tests {
             (1..READ_TURN_BYTES_MAX + 8 * 1024).contains(&most),
             "{most} bytes in one turn"
         );
+    }
+
+    /// Goal: what is discarded is read at most at the thread's rate, by all its connections together, and what
+    /// isn't refused is not slowed down. Method: paused time; two connections with eight turns' worth each.
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn discarding_has_a_rate() {
+        const TURNS: usize = 8;
+        for is_refused in [false, true] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let read_all = async || {
+                let mut client = TcpStream::connect(address).await.unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
+                let sending = tokio::spawn(async move {
+                    let bytes = vec![0; TURNS * READ_TURN_BYTES_MAX];
+                    client.write_all(&bytes).await.unwrap();
+                });
+                let mut stream = PacedStream::new(stream);
+                stream.refusal_mark().set(is_refused);
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.unwrap();
+                sending.await.unwrap();
+                all.len()
+            };
+            let start = Instant::now();
+            let read = tokio::join!(read_all(), read_all());
+            assert_eq!(
+                read,
+                (TURNS * READ_TURN_BYTES_MAX, TURNS * READ_TURN_BYTES_MAX)
+            );
+            let least = DISCARD_INTERVAL * (2 * TURNS - 2) as u32;
+            match is_refused {
+                true => assert!(start.elapsed() >= least, "{:?}", start.elapsed()),
+                false => assert!(start.elapsed() < DISCARD_INTERVAL, "{:?}", start.elapsed()),
+            }
+        }
     }
 }
