@@ -97,6 +97,13 @@ impl OwnerQuota {
         Ok(())
     }
 
+    /// Takes deleted data off its owner's bytes.
+    pub(crate) fn release(&self, owned: (OwnedKind, String), bytes: u64) {
+        if let Some(used) = self.state.lock().bytes.get_mut(&owned) {
+            *used = used.saturating_sub(bytes);
+        }
+    }
+
     async fn read_usage(&self, readers: &ReadPool, size: u64) -> JournalResult<()> {
         let rows = readers
             .read(USAGE, &args![COUNTED_OWNERS_MAX], |row| {

@@ -368,13 +368,19 @@ impl TaskStore for SqlTasks {
         check_storable(id.as_str())?;
         let context = self.tx_context();
         let held = context.volatile.clone();
-        self.core
+        let deleted = self
+            .core
             .writer
             .submit(DeleteTask {
                 id: id.clone(),
                 context,
             })
             .await?;
+        if let Some((owner, bytes)) = deleted {
+            self.core
+                .owner_quota
+                .release((OwnedKind::Task, owner), bytes);
+        }
         held.remove(id);
         Ok(())
     }

@@ -11,7 +11,7 @@ use callboard_runtime::{
 use super::ready::{ExceptOwners, READY_TASKS};
 use super::row::{TaskRecord, lease_end, task_record};
 use super::tx_tasks::{OwnedTaskActor, TaskWriteError, TxContext, TxTasks};
-use crate::sql::{args, to_unix_ms};
+use crate::sql::{Row, args, to_unix_ms};
 use crate::tx::{Tx, WriteOp};
 
 /// Maximum number of tasks that one claim leases. Further tasks are left to the next claim.
@@ -273,14 +273,15 @@ impl WriteOp for ReleaseLease {
     }
 }
 
-/// Write operation that deletes a task with its events.
+/// Write operation that deletes a task with its events. Returns its owner and bytes; `None` if there was no
+/// task.
 pub(super) struct DeleteTask {
     pub(super) id: TaskId,
     pub(super) context: TxContext,
 }
 
 impl WriteOp for DeleteTask {
-    type Output = ();
+    type Output = Option<(String, u64)>;
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
@@ -288,10 +289,10 @@ impl WriteOp for DeleteTask {
         true
     }
 
-    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<()> {
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let mut work = TxTasks::new(tx, self.context.clone());
         if !work.load(&self.id).await? {
-            return Ok(());
+            return Ok(None);
         }
         work.end_task(&self.id, TaskStep::cancelled()).await?;
         work.write().await?;
@@ -300,11 +301,16 @@ impl WriteOp for DeleteTask {
             "DELETE FROM task_event WHERE task = $1",
             "DELETE FROM task_need WHERE task = $1",
             "DELETE FROM task_need WHERE needs = $1",
-            "DELETE FROM task WHERE id = $1",
         ] {
             work.tx.db.execute(sql, &id).await?;
         }
-        Ok(())
+        let sql = "DELETE FROM task WHERE id = $1 RETURNING owner, CAST(bytes AS BIGINT)";
+        let deleted = work.tx.db.row(sql, &id).await?;
+        let owned = |row: &Row| {
+            let (owner, bytes): (&str, i64) = (row.get(0)?, row.get(1)?);
+            Ok((owner.to_owned(), bytes.unsigned_abs()))
+        };
+        deleted.as_ref().map(owned).transpose()
     }
 }
 

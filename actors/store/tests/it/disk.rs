@@ -286,9 +286,9 @@ async fn a_full_store_ends_what_runs() {
     opened.end().await;
 }
 
-/// Goal: results count for the owner's quota soon after they were written, not only at the next interval.
-/// Method: a store that is half full; an owner within its quota gets a result beyond it; its next task, and
-/// another owner's.
+/// Goal: results count for the owner's quota soon after they were written, and deleted tasks no more, not only at
+/// the next interval. Method: a store that is half full; an owner within its quota gets a result beyond it; its
+/// next task, another owner's, and its own after the first was deleted.
 #[tokio::test]
 async fn results_count_for_the_quota() {
     const LIMIT: u64 = 4 * 1024 * 1024;
@@ -326,6 +326,9 @@ async fn results_count_for_the_quota() {
     let full = TaskError::Journal(JournalError::OwnerLimit { bytes_max: QUOTA });
     assert_eq!(create("ann").await.err(), Some(full));
     assert!(create("bob").await.is_ok());
+    // What is deleted makes room at once.
+    tasks.delete(&task.id).await.unwrap();
+    assert!(create("ann").await.is_ok());
     opened.end().await;
 }
 

@@ -39,8 +39,11 @@ const TASK_QUESTIONS_MAX: usize = 64;
 /// Maximum number of attempts to create a task when the store returns
 /// [`JournalError::Unknown`].
 const CREATE_TRIES_MAX: usize = 3;
-/// Maximum number of an owner's ended tasks that are deleted at once to make room for new ones.
-const EVICTED_TASKS_MAX: usize = 64;
+/// Maximum number of an owner's ended tasks that are deleted at once to make room for a new one. They are
+/// read whole for it, so that more would hold up others.
+const EVICTED_TASKS_MAX: usize = 8;
+/// Maximum number of times that ended tasks are deleted to make room for one new task.
+const EVICTIONS_MAX: usize = 8;
 /// Time limit for the release of running tasks at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -105,6 +108,8 @@ pub struct RunningTasks {
     /// State shared by all servers of the scope. See [`Self::shared_state`].
     shared_state: OnceLock<Arc<dyn Any + Send + Sync>>,
     stopped: CancellationToken,
+    /// Held while ended tasks are deleted for a new one.
+    evicting: tokio::sync::Mutex<()>,
 }
 
 /// Options for the tasks of a scope that run in this process.
@@ -136,6 +141,7 @@ impl RunningTasks {
             hosts: Mutex::default(),
             shared_state: OnceLock::new(),
             stopped: CancellationToken::new(),
+            evicting: tokio::sync::Mutex::default(),
         })
     }
 
@@ -163,20 +169,20 @@ impl RunningTasks {
     }
 
     async fn create_or_evict(&self, new: NewTask) -> TaskResult<CreateOutcome> {
-        match create_with_retry(&*self.tasks, &new).await {
-            Err(
-                error @ (TaskError::TooMany { .. }
-                | TaskError::Journal(
-                    JournalError::Full { .. } | JournalError::OwnerLimit { .. },
-                )),
-            ) if self.options.evicts_ended => {
-                if self.evict_ended(new.owner.clone()).await == 0 {
-                    return Err(error);
-                }
-                create_with_retry(&*self.tasks, &new).await
-            }
-            other => other,
+        let mut created = create_with_retry(&*self.tasks, &new).await;
+        if !self.options.evicts_ended || !is_full(&created) {
+            return created;
         }
+        // One after the other, since the room that one makes may be enough for the next.
+        let _turn = self.evicting.lock().await;
+        created = create_with_retry(&*self.tasks, &new).await;
+        for _ in 0..EVICTIONS_MAX {
+            if !is_full(&created) || self.evict_ended(new.owner.clone()).await == 0 {
+                break;
+            }
+            created = create_with_retry(&*self.tasks, &new).await;
+        }
+        created
     }
 
     /// Deletes the owner's oldest ended tasks from the scope and returns their number.
@@ -468,6 +474,15 @@ fn time_left(task: &Task) -> Duration {
     task.expires
         .duration_since(SystemTime::now())
         .unwrap_or_default()
+}
+
+/// Returns whether a task wasn't created for want of room that its owner's ended tasks may take.
+fn is_full(created: &TaskResult<CreateOutcome>) -> bool {
+    matches!(
+        created,
+        Err(TaskError::TooMany { .. }
+            | TaskError::Journal(JournalError::Full { .. } | JournalError::OwnerLimit { .. }))
+    )
 }
 
 /// Creates a task in the store. If the result is unknown, tries again with the same id.
