@@ -6,7 +6,8 @@ use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
 
-const KIND: &str = "diagnosing";
+/// Kind of advice of a diagnosis, as a note names it.
+pub(super) const KIND: &str = "diagnosing";
 
 /// Maximum distance, in words, from the words that diagnose to the condition.
 const CONDITION_WORDS: usize = 8;
@@ -25,6 +26,17 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
             );
         }
     }
+}
+
+/// Returns whether the sentence asserts a condition of a patient that no record asserts, such as "CARD-001 has
+/// pneumonia".
+pub(super) fn asserts_unrecorded(r: &SentenceReading<'_, '_>) -> bool {
+    (0..r.tokens.len()).any(|n| {
+        r.is(n, HAVE | IS)
+            && !r.covered[n]
+            && !r.is_question
+            && asserted(r, n).is_some_and(|hit| hit.address == Address::Nobody)
+    })
 }
 
 fn hit(at: usize, end: usize, address: Address) -> Option<Hit> {

@@ -1,35 +1,43 @@
 //! Rule R3: no diagnosing, no prescribing, no advice against seeing a doctor, no promises.
 //!
-//! Each sentence is judged by a small grammar: who is addressed, what is to be done or believed, and
-//! whether it is reported. Advice is what looks like an order about medicine and neither is reported
-//! ("was told to …", "Dr. Lima advised …") nor quotes a record word for word. Records may quote
-//! history but never address the reader, so that a quotation which does is advice too.
+//! Each sentence is judged by a linear model ([`model`]): how much its words, pairs of words and their classes speak for
+//! advice, and what a small grammar finds in it: who is addressed, what is to be done or believed, and
+//! whether it is reported. Clauses that stand in a record word for word are judged as a record: records may quote
+//! history and plans but never address the reader. A condition that no record asserts of a patient counts as a
+//! diagnosis, whatever the model says.
 
 mod addressed_record;
 mod care;
 mod classes;
 mod diagnosis;
 mod disclaimers;
+mod features;
 mod frames;
 mod general;
 mod hit;
 mod implied;
 mod lexicon;
+mod model;
 mod orders;
 mod reader;
 mod reading;
 mod record;
 mod reports;
 mod sentence;
+#[cfg(test)]
+mod training;
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use callboard_message::is_one_of;
 use foldhash::HashMap;
 
 use super::fold;
+use features::Place;
 use hit::{Address, Hit};
+use model::Score;
 use reading::SentenceReading;
 use record::RangeHashes;
 use sentence::Token;
@@ -44,6 +52,43 @@ const EVERYBODY: &str = "adult adults people everyone everybody anyone anybody n
 /// "prescribing"; `None` if none does. The time is linear in the length of the text, and of the
 /// records if there is advice to look up in them.
 pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
+    let mut features = Vec::new();
+    read_sentences(text, records, |reading| {
+        kind_of_advice(reading, &mut features)
+            .or_else(|| diagnosis::asserts_unrecorded(reading).then_some(diagnosis::KIND))
+    })
+}
+
+/// Returns the kind of advice that the model sees in a sentence. The grammar and the records are only asked
+/// if they can change its verdict. `features` is room to work in.
+fn kind_of_advice(
+    reading: &SentenceReading<'_, '_>,
+    features: &mut Vec<u32>,
+) -> Option<&'static str> {
+    reading.read_features(0..reading.tokens.len(), Place::Answer, features);
+    let score = Score::new(features, Place::Answer);
+    if score.is_harmless() {
+        return None;
+    }
+    let found = Found::new(reading);
+    if !score.is_advice(found.strongest(|_| true)) {
+        return None;
+    }
+    // Records may say what an answer may not.
+    let is_advice = found.parts().any(|(part, place)| {
+        reading.read_features(part.clone(), place, features);
+        let inside = found.strongest(|hit| part.contains(&hit.at));
+        Score::new(features, place).is_advice(inside)
+    });
+    is_advice.then(|| found.hits.first().map_or("medical advice", |hit| hit.kind))
+}
+
+/// Reads each sentence of `text`, except for repeated ones, until `judge` returns something.
+fn read_sentences<T>(
+    text: &str,
+    records: &RecordedText,
+    mut judge: impl FnMut(&SentenceReading<'_, '_>) -> Option<T>,
+) -> Option<T> {
     // Folding turns dashes into hyphens, which join words.
     let folded = match text.contains(['—', '–', '→']) {
         true => fold(&text.replace(['—', '–', '→'], " , ")),
@@ -51,7 +96,6 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
     };
     let folded = without_quoted_words(&folded);
     let text = sentence::split(&folded);
-    let mut hits: Vec<Hit> = Vec::new();
     let mut follows_address = false;
     let mut harmless = HarmlessSentences::default();
     text.sentences.iter().find_map(|sentence| {
@@ -65,29 +109,67 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
         disclaimers::cover_disclaimers(&mut reading);
         reading.follows_address = follows_address;
         follows_address = reading.has_you && matches!(sentence.end, ';' | '?');
-        hits.clear();
-        orders::find(&reading, &mut hits);
-        care::find(&reading, &mut hits);
-        diagnosis::find(&reading, &mut hits);
-        general::find(&reading, &mut hits);
-        implied::find(&reading, &mut hits);
-        addressed_record::find(&reading, &mut hits);
-        if hits.is_empty() {
+        let judged = judge(&reading);
+        if judged.is_none() {
             harmless.insert(tokens, context, reading.has_you);
-            return None;
         }
+        judged
+    })
+}
+
+/// What the grammar found in a sentence, but for what a record excuses.
+struct Found<'a, 't> {
+    reading: &'a SentenceReading<'a, 't>,
+    hits: Vec<Hit>,
+    hashes: RangeHashes,
+}
+
+impl<'a, 't> Found<'a, 't> {
+    fn new(reading: &'a SentenceReading<'a, 't>) -> Self {
+        let mut hits = Vec::new();
+        orders::find(reading, &mut hits);
+        care::find(reading, &mut hits);
+        diagnosis::find(reading, &mut hits);
+        general::find(reading, &mut hits);
+        implied::find(reading, &mut hits);
+        addressed_record::find(reading, &mut hits);
+        let (tokens, records) = (reading.tokens, reading.records);
         let hashes = RangeHashes::new(tokens);
-        let quoted = |hit: &Hit| records.quotes(tokens, &hashes, hit);
         // What holds for everybody isn't a plan for the record's patient.
         let is_general = tokens.iter().any(|token| is_one_of!(token.word, EVERYBODY));
-        let advice = hits.iter().find(|hit| match hit.address {
+        hits.retain(|hit| match hit.address {
             Address::Nobody if is_general => true,
             Address::Reader => true,
-            Address::Nobody => !quoted(hit),
-            Address::RecordToReader => quoted(hit),
+            Address::Nobody => !records.quotes(tokens, &hashes, hit),
+            Address::RecordToReader => records.quotes(tokens, &hashes, hit),
         });
-        advice.map(|hit| hit.kind)
-    })
+        Self {
+            reading,
+            hits,
+            hashes,
+        }
+    }
+
+    /// Returns the strongest address among the hits that satisfy `is_meant`.
+    fn strongest(&self, is_meant: impl Fn(&Hit) -> bool) -> Option<Address> {
+        let meant = self.hits.iter().filter(|hit| is_meant(hit));
+        meant.map(|hit| hit.address).max()
+    }
+
+    /// Returns the parts of the sentence, each in one place: clauses that a record has word for word, and what stands
+    /// between them.
+    fn parts(&self) -> impl Iterator<Item = (Range<usize>, Place)> + '_ {
+        let tokens = self.reading.tokens;
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            (at < tokens.len()).then(|| {
+                let (end, place) = self.reading.records.part(tokens, &self.hashes, at);
+                let part = at..end;
+                at = end;
+                (part, place)
+            })
+        })
+    }
 }
 
 /// Sentences of a text without any advice, so that each is judged once: answers repeat what is alike

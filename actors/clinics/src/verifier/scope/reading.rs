@@ -1,5 +1,8 @@
 //! One sentence as the rules read it.
 
+use std::ops::Range;
+
+use super::features::{self, Place};
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE};
 use super::reader::{addresses_reader, has_you, names_reader};
 use super::record::RecordedText;
@@ -47,6 +50,13 @@ impl<'a, 't> SentenceReading<'a, 't> {
             end,
             records,
         }
+    }
+
+    /// Replaces `features` by those of a part of the sentence.
+    pub fn read_features(&self, part: Range<usize>, place: Place, features: &mut Vec<u32>) {
+        features.clear();
+        let (tokens, covered) = (&self.tokens[part.clone()], &self.covered[part]);
+        features::read(tokens, covered, self.end, place, features);
     }
 
     /// Returns whether the word at `n` has one of the classes; `false` beyond the end.

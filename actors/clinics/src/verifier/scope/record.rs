@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use foldhash::HashSet;
 use foldhash::quality::RandomState;
 
+use super::features::Place;
 use super::hit::Hit;
 use super::lexicon::{CONDITION, DENIAL, FAMILY};
 use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
@@ -64,6 +65,36 @@ impl RecordedText {
     pub(super) fn has_condition(&self, condition: &str) -> bool {
         let known = &self.index().conditions;
         known.contains(&hash(condition)) || known.contains(&hash(&stem_key(condition)))
+    }
+
+    /// Returns the end of the part of a sentence that begins at the word `from`, and its place: a
+    /// clause of a record, word for word up to the end of both, or what stands before the next one.
+    pub(super) fn part(
+        &self,
+        tokens: &[Token<'_>],
+        hashes: &RangeHashes,
+        from: usize,
+    ) -> (usize, Place) {
+        let clauses = &self.index().clauses;
+        let quoted_end = |n: usize| {
+            if n > 0 && !tokens[n].has(OPENS) {
+                return None;
+            }
+            let cells = (n + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
+            let ends = [tokens.len()]
+                .into_iter()
+                .chain(cells.take(QUOTE_PLACES_MAX));
+            ends.into_iter()
+                .find(|to| clauses.contains(&hashes.range(n, *to)))
+        };
+        if clauses.is_empty() {
+            return (tokens.len(), Place::Answer);
+        }
+        if let Some(end) = quoted_end(from) {
+            return (end, Place::Record);
+        }
+        let end = (from + 1..tokens.len()).find(|n| quoted_end(*n).is_some());
+        (end.unwrap_or(tokens.len()), Place::Answer)
     }
 
     /// Returns whether the clause of a sentence in which a piece of advice stands is a clause of a

@@ -1,0 +1,113 @@
+//! Features of a sentence, by which the model in [`super::model`] judges it.
+
+use super::hit::Address;
+use super::lexicon::Class;
+use super::sentence::Token;
+
+/// Number of different features. Features of the same hash share a weight.
+pub(super) const FEATURES: usize = 1 << 16;
+
+/// Where a sentence stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the system's own words.
+    Answer,
+    /// Word for word in a record.
+    Record,
+}
+
+/// Kinds of features, so that the same words in different roles have different weights.
+#[derive(Clone, Copy)]
+enum Kind {
+    Word = 1,
+    Pair,
+    /// Two words with one between them.
+    Skip,
+    /// Two words with two between them.
+    LongSkip,
+    WordInPlace,
+    PairInPlace,
+    /// A word, and whether a report covers it.
+    Covered,
+    /// The classes of a word; of a word without one, the word.
+    Classes,
+    ClassPair,
+    /// The sign that ends the sentence.
+    End,
+    Length,
+    /// What the grammar found.
+    Rule,
+}
+
+/// Hash of the place before the first word and after the last.
+const EDGE: u32 = 1;
+/// Hash of all numbers.
+const NUMBER: u32 = 3;
+
+/// Appends the features of words of a sentence to `features`. `covered` tells of each word whether a report
+/// covers it; `end` is the sign that ends the sentence.
+pub(super) fn read(
+    tokens: &[Token<'_>],
+    covered: &[bool],
+    end: char,
+    place: Place,
+    features: &mut Vec<u32>,
+) {
+    let in_place = place as u32 + 1;
+    let mut add = |kind: Kind, a: u32, b: u32, c: u32| features.push(feature(kind, [a, b, c]));
+    let (mut third, mut second, mut last, mut last_class) = (EDGE, EDGE, EDGE, 0);
+    for (token, covered) in tokens.iter().zip(covered) {
+        let word = word_hash(token.word);
+        let class = class_hash(token.class, word);
+        add(Kind::Word, word, 0, 0);
+        add(Kind::WordInPlace, word, in_place, 0);
+        add(Kind::Covered, word, u32::from(*covered), 0);
+        add(Kind::Pair, last, word, 0);
+        add(Kind::PairInPlace, last, word, in_place);
+        add(Kind::Skip, second, word, 0);
+        add(Kind::LongSkip, third, word, 0);
+        add(Kind::Classes, class, 0, 0);
+        add(Kind::ClassPair, last_class, class, in_place);
+        (third, second, last, last_class) = (second, last, word, class);
+    }
+    add(Kind::Pair, last, EDGE, 0);
+    add(Kind::End, end as u32, in_place, 0);
+    add(
+        Kind::Length,
+        u32::try_from(tokens.len() / 4).map_or(8, |n| n.min(8)),
+        in_place,
+        0,
+    );
+}
+
+/// Returns the feature of what the grammar found: advice with this address.
+pub(super) fn rule(place: Place, address: Address) -> u32 {
+    feature(Kind::Rule, [place as u32 + 1, address as u32 + 1, 0])
+}
+
+fn feature(kind: Kind, parts: [u32; 3]) -> u32 {
+    let mixed = parts
+        .iter()
+        .fold((kind as u32).wrapping_mul(0x9e37_79b1), |hash, part| {
+            (hash.rotate_left(5) ^ part).wrapping_mul(0x85eb_ca6b)
+        });
+    (mixed ^ (mixed >> 15)).wrapping_mul(0xc2b2_ae35) >> (u32::BITS - FEATURES.ilog2())
+}
+
+/// Hashes by FNV-1a: the same on every machine and in every version, since the weights depend on it.
+fn word_hash(word: &str) -> u32 {
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        return NUMBER;
+    }
+    word.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+fn class_hash(class: Class, word: u32) -> u32 {
+    if class == 0 {
+        return word;
+    }
+    let halves = (class as u64) ^ ((class >> 64) as u64).rotate_left(23);
+    (halves.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}

@@ -1,0 +1,87 @@
+//! Linear model of medical advice: the sum of the weights of a sentence's features.
+//!
+//! The weights are fitted to the labelled lines of `examples/eval/scope_dev.jsonl` and `scope_more.jsonl`
+//! (see `training.rs`): a mistake is mended by lines like it and another fit, not by hand.
+
+use std::sync::LazyLock;
+
+use super::features::{FEATURES, Place, rule};
+use super::hit::Address;
+
+/// Unit of the weights and bias as 32-bit floats in little-endian order, then a signed byte for each
+/// feature.
+static FILE: &[u8; HEADER_BYTES + FEATURES] = include_bytes!("../../../data/advice_weights.bin");
+
+/// Bytes of the file before the weights.
+pub(super) const HEADER_BYTES: usize = 8;
+/// A sentence with fewer features is judged as if it had as many, so that a single word decides little.
+const FEATURES_MIN: usize = 40;
+
+/// Returns the factor of the sum of weights for a sentence with this many features, which keeps long
+/// sentences comparable with short ones.
+pub(super) fn scale(features: usize) -> f32 {
+    8.0 / (features.max(FEATURES_MIN) as f32).sqrt()
+}
+
+struct Header {
+    unit: f32,
+    bias: f32,
+    /// Largest weight of what the grammar finds, by place.
+    rule_max: [i32; 2],
+}
+
+static HEADER: LazyLock<Header> = LazyLock::new(|| {
+    let float = |at: usize| {
+        let bytes = FILE.iter().skip(at).copied();
+        let mut four = [0; 4];
+        four.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        f32::from_le_bytes(four)
+    };
+    let rule_max = |place| {
+        let weights = Address::ALL.map(|address| weight(rule(place, address)));
+        weights.into_iter().fold(0, i32::max)
+    };
+    Header {
+        unit: float(0),
+        bias: float(4),
+        rule_max: [rule_max(Place::Answer), rule_max(Place::Record)],
+    }
+});
+
+fn weight(feature: u32) -> i32 {
+    FILE.get(HEADER_BYTES + feature as usize)
+        .map_or(0, |byte| i32::from(byte.cast_signed()))
+}
+
+/// Score of a sentence by its words.
+pub(super) struct Score {
+    words: i32,
+    scale: f32,
+    place: Place,
+}
+
+impl Score {
+    /// Adds up the weights of the words' features.
+    pub fn new(features: &[u32], place: Place) -> Self {
+        Self {
+            words: features.iter().map(|feature| weight(*feature)).sum(),
+            scale: scale(features.len()) * HEADER.unit,
+            place,
+        }
+    }
+
+    /// Returns whether the sentence is advice if the grammar finds advice with this address in it, or none.
+    pub fn is_advice(&self, found: Option<Address>) -> bool {
+        let found = found.map_or(0, |address| weight(rule(self.place, address)));
+        self.with(found) > 0.0
+    }
+
+    /// Returns whether the sentence can't be advice, whatever the grammar finds.
+    pub fn is_harmless(&self) -> bool {
+        self.with(HEADER.rule_max[self.place as usize].max(0)) <= 0.0
+    }
+
+    fn with(&self, found: i32) -> f32 {
+        HEADER.bias + (self.words + found) as f32 * self.scale
+    }
+}

@@ -1,0 +1,204 @@
+//! Fits the weights of the model to the labelled lines of `examples/eval`.
+//!
+//! Logistic regression by stochastic gradient descent. A line is labelled, not its sentences: of a line
+//! with advice, the sentence with the highest score counts as the advice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::features::{FEATURES, rule};
+use super::model::{HEADER_BYTES, scale};
+use super::{Found, RecordedText, find_advice, fold, read_sentences};
+
+/// Sets of lines that the weights are fitted to. The held-out lines are never among them.
+const SETS: [&str; 2] = ["scope_dev", "scope_more"];
+const EPOCHS: usize = 20;
+const RATE: f32 = 0.05;
+const BIAS_RATE: f32 = 0.0025;
+/// Share of each weight that is lost with each epoch.
+const DECAY: f32 = 0.02;
+/// Epochs during which only lines of one sentence are read as advice.
+const SINGLE_EPOCHS: usize = 2;
+/// Importance of the sentences beside the advice of a line.
+const BESIDE_IMPORTANCE: f32 = 0.5;
+
+/// Part of a sentence: features of its words, and of what the grammar found.
+struct Sample {
+    words: Vec<u32>,
+    rule: Option<u32>,
+}
+
+struct Line {
+    is_advice: bool,
+    samples: Vec<Sample>,
+}
+
+fn path(set: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/eval");
+    folder.join(format!("{set}.jsonl"))
+}
+
+fn weights_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/advice_weights.bin")
+}
+
+/// Reads the lines of a set: whether each is advice, its text and its records.
+fn lines(set: &Path) -> impl Iterator<Item = (bool, String, RecordedText)> {
+    let text = fs::read_to_string(set).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines.into_iter().map(|line| {
+        let text = line["text"].as_str().unwrap().to_owned();
+        let note = (line["place"] == "record").then(|| fold(&text));
+        let records = RecordedText::new(note.into_iter());
+        (line["label"] == "advice", text, records)
+    })
+}
+
+fn samples(text: &str, records: &RecordedText) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    read_sentences(text, records, |reading| {
+        let found = Found::new(reading);
+        for (part, place) in found.parts() {
+            let mut words = Vec::new();
+            reading.read_features(part.clone(), place, &mut words);
+            let address = found.strongest(|hit| part.contains(&hit.at));
+            let rule = address.map(|address| rule(place, address));
+            samples.push(Sample { words, rule });
+        }
+        None::<()>
+    });
+    samples
+}
+
+struct Fit {
+    weights: Vec<f32>,
+    /// Sum of the squares of each weight's gradients (Adagrad).
+    squares: Vec<f32>,
+    bias: f32,
+}
+
+impl Fit {
+    fn score(&self, sample: &Sample) -> f32 {
+        let features = sample.words.iter().chain(&sample.rule);
+        let sum: f32 = features
+            .map(|feature| self.weights[*feature as usize])
+            .sum();
+        self.bias + sum * scale(sample.words.len())
+    }
+
+    fn learn(&mut self, sample: &Sample, is_advice: bool, importance: f32) {
+        let believed = 1.0 / (1.0 + (-self.score(sample)).exp());
+        let error = importance * (f32::from(u8::from(is_advice)) - believed);
+        self.bias += BIAS_RATE * error;
+        let gradient = error * scale(sample.words.len());
+        for feature in sample.words.iter().chain(&sample.rule) {
+            let square = &mut self.squares[*feature as usize];
+            *square += gradient * gradient;
+            self.weights[*feature as usize] += RATE * gradient / (square.sqrt() + 1e-3);
+        }
+    }
+
+    fn learn_line(&mut self, line: &Line, advice_importance: f32) {
+        if !line.is_advice {
+            for sample in &line.samples {
+                self.learn(sample, false, 1.0);
+            }
+            return;
+        }
+        let scores: Vec<f32> = line.samples.iter().map(|s| self.score(s)).collect();
+        let highest = scores.iter().copied().fold(f32::MIN, f32::max);
+        for (sample, score) in line.samples.iter().zip(scores) {
+            if score == highest {
+                self.learn(sample, true, advice_importance);
+            } else if score < 0.0 {
+                self.learn(sample, false, BESIDE_IMPORTANCE);
+            }
+        }
+    }
+
+    /// Returns the contents of the file of weights.
+    fn bytes(&self) -> Vec<u8> {
+        let largest = self
+            .weights
+            .iter()
+            .fold(0.0_f32, |most, w| most.max(w.abs()));
+        let unit = largest / 127.0;
+        let mut bytes = unit.to_le_bytes().to_vec();
+        bytes.extend(self.bias.to_le_bytes());
+        bytes.extend(
+            self.weights
+                .iter()
+                .map(|w| ((w / unit).round() as i8).cast_unsigned()),
+        );
+        assert_eq!(bytes.len(), HEADER_BYTES + FEATURES);
+        bytes
+    }
+}
+
+fn fit(lines: &[Line]) -> Fit {
+    let mut fit = Fit {
+        weights: vec![0.0; FEATURES],
+        squares: vec![0.0; FEATURES],
+        bias: 0.0,
+    };
+    let advice = lines.iter().filter(|line| line.is_advice).count() as f32;
+    let harmless = lines.iter().filter(|line| !line.is_advice);
+    let harmless: usize = harmless.map(|line| line.samples.len()).sum();
+    let advice_importance = (harmless as f32 / advice).sqrt();
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    // Always the same order of lines (a linear congruential generator of Knuth's).
+    let mut random = 1_u64;
+    for epoch in 0..EPOCHS {
+        for n in (1..order.len()).rev() {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            order.swap(n, (random >> 33) as usize % (n + 1));
+        }
+        for n in &order {
+            let line = &lines[*n];
+            if epoch >= SINGLE_EPOCHS || !line.is_advice || line.samples.len() == 1 {
+                fit.learn_line(line, advice_importance);
+            }
+        }
+        fit.weights
+            .iter_mut()
+            .for_each(|weight| *weight *= 1.0 - DECAY);
+    }
+    fit
+}
+
+/// Writes `data/advice_weights.bin`: `cargo test --release -p callboard-clinics fit_weights -- --ignored`.
+#[test]
+#[ignore = "writes the weights of the model"]
+fn fit_weights() {
+    let sets = SETS.map(path);
+    let lines: Vec<Line> = sets
+        .iter()
+        .flat_map(|set| lines(set))
+        .map(|(is_advice, text, records)| Line {
+            is_advice,
+            samples: samples(&text, &records),
+        })
+        .collect();
+    fs::write(weights_path(), fit(&lines).bytes()).unwrap();
+}
+
+/// Goal: the weights are those of the lines, in the form of this version. Method: every tenth line that they were
+/// fitted to is judged.
+#[test]
+fn weights_suit_their_lines() {
+    let (mut right, mut all) = (0, 0);
+    for set in SETS {
+        for (is_advice, text, records) in lines(&path(set)).step_by(10) {
+            all += 1;
+            right += usize::from(find_advice(&text, &records).is_some() == is_advice);
+        }
+    }
+    assert!(right * 100 >= all * 95, "{right} of {all}");
+}
