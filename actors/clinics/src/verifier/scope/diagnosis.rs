@@ -5,6 +5,7 @@ use callboard_message::is_one_of;
 use super::hit::{Address, Hit};
 use super::lexicon::*;
 use super::reading::SentenceReading;
+use super::record::RangeHashes;
 
 /// Kind of advice of a diagnosis, as a note names it.
 pub(super) const KIND: &str = "diagnosing";
@@ -28,15 +29,20 @@ pub(super) fn find(r: &SentenceReading<'_, '_>, hits: &mut Vec<Hit>) {
     }
 }
 
-/// Returns whether the sentence asserts a condition of a patient that no record asserts, such as "CARD-001 has
-/// pneumonia".
+/// Returns whether the sentence asserts a condition of a patient or the reader that no record asserts, such as
+/// "CARD-001 has pneumonia", or supposes one ("may have asthma"), and isn't a record's own.
 pub(super) fn asserts_unrecorded(r: &SentenceReading<'_, '_>) -> bool {
-    (0..r.tokens.len()).any(|n| {
-        r.is(n, HAVE | IS)
-            && !r.covered[n]
-            && !r.is_question
-            && asserted(r, n).is_some_and(|hit| hit.address == Address::Nobody)
-    })
+    let is_unrecorded = |hit: Hit| match hit.address {
+        Address::Reader => true,
+        Address::Nobody => !r
+            .records
+            .quotes(r.tokens, &RangeHashes::new(r.tokens), &hit),
+        Address::RecordToReader => false,
+    };
+    !r.is_question
+        && (0..r.tokens.len()).any(|n| {
+            r.is(n, HAVE | IS) && !r.covered[n] && asserted(r, n).is_some_and(is_unrecorded)
+        })
 }
 
 fn hit(at: usize, end: usize, address: Address) -> Option<Hit> {

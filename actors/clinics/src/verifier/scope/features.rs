@@ -7,9 +7,9 @@ use super::sentence::Token;
 /// Number of different features. Features of the same hash share a weight.
 pub(super) const FEATURES: usize = 1 << 16;
 
-/// Where a sentence stands.
+/// Origin of a part of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SentenceOrigin {
     /// In the system's own words.
     Answer,
     /// Word for word in a record.
@@ -35,7 +35,7 @@ enum Kind {
     /// The sign that ends the sentence.
     End,
     Length,
-    /// What the grammar found.
+    /// Advice that the grammar found.
     Rule,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn read(
     tokens: &[Token<'_>],
     covered: &[bool],
     end: char,
-    place: Place,
+    place: SentenceOrigin,
     features: &mut Vec<u32>,
 ) {
     let in_place = place as u32 + 1;
@@ -81,7 +81,7 @@ pub(super) fn read(
 }
 
 /// Returns the feature of what the grammar found: advice with this address.
-pub(super) fn rule(place: Place, address: Address) -> u32 {
+pub(super) fn rule(place: SentenceOrigin, address: Address) -> u32 {
     feature(Kind::Rule, [place as u32 + 1, address as u32 + 1, 0])
 }
 

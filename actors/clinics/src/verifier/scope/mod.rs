@@ -3,8 +3,8 @@
 //! Each sentence is judged by a linear model ([`model`]): how much its words, pairs of words and their classes speak for
 //! advice, and what a small grammar finds in it: who is addressed, what is to be done or believed, and
 //! whether it is reported. Clauses that stand in a record word for word are judged as a record: records may quote
-//! history and plans but never address the reader. A condition that no record asserts of a patient counts as a
-//! diagnosis, whatever the model says.
+//! history and plans but never address the reader. A condition that a sentence asserts of a patient or
+//! the reader and no record does is a diagnosis, whatever the model says.
 
 mod addressed_record;
 mod care;
@@ -35,7 +35,7 @@ use callboard_message::is_one_of;
 use foldhash::HashMap;
 
 use super::fold;
-use features::Place;
+use features::SentenceOrigin;
 use hit::{Address, Hit};
 use model::Score;
 use reading::SentenceReading;
@@ -59,28 +59,59 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
     })
 }
 
+/// Maximum number of words that the model judges at once. A longer sentence is judged in pieces, of which each
+/// shares half of its words with the next, so that other words don't outvote the advice.
+const WINDOW_WORDS_MAX: usize = 48;
+
 /// Returns the kind of advice that the model sees in a sentence. The grammar and the records are only asked
 /// if they can change its verdict. `features` is room to work in.
 fn kind_of_advice(
     reading: &SentenceReading<'_, '_>,
     features: &mut Vec<u32>,
 ) -> Option<&'static str> {
-    reading.read_features(0..reading.tokens.len(), Place::Answer, features);
-    let score = Score::new(features, Place::Answer);
-    if score.is_harmless() {
+    let whole = 0..reading.tokens.len();
+    let mut score = |part: Range<usize>, place| {
+        reading.read_features(part, place, features);
+        Score::new(features, place)
+    };
+    let may_be_advice = windows(&whole).any(|window| {
+        [SentenceOrigin::Answer, SentenceOrigin::Record]
+            .into_iter()
+            .any(|place| !score(window.clone(), place).is_harmless())
+    });
+    if !may_be_advice {
         return None;
     }
     let found = Found::new(reading);
-    if !score.is_advice(found.strongest(|_| true)) {
-        return None;
-    }
-    // Records may say what an answer may not.
-    let is_advice = found.parts().any(|(part, place)| {
-        reading.read_features(part.clone(), place, features);
-        let inside = found.strongest(|hit| part.contains(&hit.at));
-        Score::new(features, place).is_advice(inside)
+    let mut is_advice = |part: &Range<usize>, place| {
+        windows(part).any(|window| {
+            let inside = found.strongest(|hit| window.contains(&hit.at));
+            score(window, place).is_advice(inside)
+        })
+    };
+    let parts: Vec<_> = found.parts().collect();
+    // Advice to the reader is no quotation, also if a record has a part of it.
+    let is_cut = found.hits.iter().any(|hit| {
+        hit.address == Address::Reader
+            && !parts
+                .iter()
+                .any(|(part, _)| part.contains(&hit.at) && part.contains(&hit.end))
     });
+    let is_advice = parts.iter().any(|(part, place)| is_advice(part, *place))
+        || is_cut && is_advice(&whole, SentenceOrigin::Answer);
     is_advice.then(|| found.hits.first().map_or("medical advice", |hit| hit.kind))
+}
+
+/// Returns the pieces of a part that the model judges.
+fn windows(part: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (from, to) = (part.start, part.end);
+    let last = (to - from)
+        .saturating_sub(WINDOW_WORDS_MAX)
+        .div_ceil(WINDOW_WORDS_MAX / 2);
+    (0..=last).map(move |n| {
+        let start = from + n * (WINDOW_WORDS_MAX / 2);
+        start..to.min(start + WINDOW_WORDS_MAX)
+    })
 }
 
 /// Reads each sentence of `text`, except for repeated ones, until `judge` returns something.
@@ -117,7 +148,7 @@ fn read_sentences<T>(
     })
 }
 
-/// What the grammar found in a sentence, but for what a record excuses.
+/// Advice that the grammar found in a sentence, without that which a record excuses.
 struct Found<'a, 't> {
     reading: &'a SentenceReading<'a, 't>,
     hits: Vec<Hit>,
@@ -158,7 +189,7 @@ impl<'a, 't> Found<'a, 't> {
 
     /// Returns the parts of the sentence, each in one place: clauses that a record has word for word, and what stands
     /// between them.
-    fn parts(&self) -> impl Iterator<Item = (Range<usize>, Place)> + '_ {
+    fn parts(&self) -> impl Iterator<Item = (Range<usize>, SentenceOrigin)> + '_ {
         let tokens = self.reading.tokens;
         let mut at = 0;
         std::iter::from_fn(move || {

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use super::features::{FEATURES, Place, rule};
+use super::features::{FEATURES, SentenceOrigin, rule};
 use super::hit::Address;
 
 /// Unit of the weights and bias as 32-bit floats in little-endian order, then a signed byte for each
@@ -44,7 +44,10 @@ static HEADER: LazyLock<Header> = LazyLock::new(|| {
     Header {
         unit: float(0),
         bias: float(4),
-        rule_max: [rule_max(Place::Answer), rule_max(Place::Record)],
+        rule_max: [
+            rule_max(SentenceOrigin::Answer),
+            rule_max(SentenceOrigin::Record),
+        ],
     }
 });
 
@@ -57,12 +60,12 @@ fn weight(feature: u32) -> i32 {
 pub(super) struct Score {
     words: i32,
     scale: f32,
-    place: Place,
+    place: SentenceOrigin,
 }
 
 impl Score {
     /// Adds up the weights of the words' features.
-    pub fn new(features: &[u32], place: Place) -> Self {
+    pub fn new(features: &[u32], place: SentenceOrigin) -> Self {
         Self {
             words: features.iter().map(|feature| weight(*feature)).sum(),
             scale: scale(features.len()) * HEADER.unit,

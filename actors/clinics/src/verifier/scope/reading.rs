@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::features::{self, Place};
+use super::features::{self, SentenceOrigin};
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE};
 use super::reader::{addresses_reader, has_you, names_reader};
 use super::record::RecordedText;
@@ -53,7 +53,12 @@ impl<'a, 't> SentenceReading<'a, 't> {
     }
 
     /// Replaces `features` by those of a part of the sentence.
-    pub fn read_features(&self, part: Range<usize>, place: Place, features: &mut Vec<u32>) {
+    pub fn read_features(
+        &self,
+        part: Range<usize>,
+        place: SentenceOrigin,
+        features: &mut Vec<u32>,
+    ) {
         features.clear();
         let (tokens, covered) = (&self.tokens[part.clone()], &self.covered[part]);
         features::read(tokens, covered, self.end, place, features);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use foldhash::HashSet;
 use foldhash::quality::RandomState;
 
-use super::features::Place;
+use super::features::SentenceOrigin;
 use super::hit::Hit;
 use super::lexicon::{CONDITION, DENIAL, FAMILY};
 use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
@@ -74,7 +74,7 @@ impl RecordedText {
         tokens: &[Token<'_>],
         hashes: &RangeHashes,
         from: usize,
-    ) -> (usize, Place) {
+    ) -> (usize, SentenceOrigin) {
         let clauses = &self.index().clauses;
         let quoted_end = |n: usize| {
             if n > 0 && !tokens[n].has(OPENS) {
@@ -88,13 +88,13 @@ impl RecordedText {
                 .find(|to| clauses.contains(&hashes.range(n, *to)))
         };
         if clauses.is_empty() {
-            return (tokens.len(), Place::Answer);
+            return (tokens.len(), SentenceOrigin::Answer);
         }
         if let Some(end) = quoted_end(from) {
-            return (end, Place::Record);
+            return (end, SentenceOrigin::Record);
         }
         let end = (from + 1..tokens.len()).find(|n| quoted_end(*n).is_some());
-        (end.unwrap_or(tokens.len()), Place::Answer)
+        (end.unwrap_or(tokens.len()), SentenceOrigin::Answer)
     }
 
     /// Returns whether the clause of a sentence in which a piece of advice stands is a clause of a
