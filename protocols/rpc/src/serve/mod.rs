@@ -243,10 +243,12 @@ pub fn serve(
         let finish = move |request: ServiceRequest, next: Next<BoxBody>| {
             let failures = failures.clone();
             async move {
+                let mark = request.conn_data::<RefusalMark>().cloned();
+                // The body of the request before was read to its end.
+                mark.iter().for_each(|mark| mark.set(false));
                 let response = delay_rejections(failures, request, next).await?;
-                if let Some(mark) = response.request().conn_data::<RefusalMark>() {
-                    mark.set(leaves_much_unread(&response));
-                }
+                mark.iter()
+                    .for_each(|mark| mark.set(leaves_much_unread(&response)));
                 Ok(buffers::count_response(response))
             }
         };

@@ -24,9 +24,13 @@ const TASK_BUDGET_MAX: usize = 1_024;
 /// connections: 16 MiB a second. More would take the processor from those who are served. Fixed.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(4);
 
+/// Maximum time that a connection waits for its turn to discard. Turns of connections that have gone meanwhile
+/// stay reserved, so that the wait had no bound otherwise. Fixed.
+const DISCARD_WAIT_MAX: Duration = Duration::from_secs(1);
+
 thread_local! {
-    /// Earliest time of the next turn that discards, on this worker thread.
-    static NEXT_DISCARD: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Time of the last turn to discard that is reserved on this worker thread.
+    static LAST_DISCARD: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Mark of a connection whose newest response is a refusal: what is left of the request's body is read
@@ -72,9 +76,10 @@ impl PacedStream {
             return end_turn(cx);
         }
         let now = Instant::now();
-        let turn = NEXT_DISCARD.take().map_or(now, |next| next.max(now));
-        NEXT_DISCARD.set(Some(turn + DISCARD_INTERVAL));
-        self.pause = Some(Box::pin(sleep_until(turn + DISCARD_INTERVAL)));
+        let last = LAST_DISCARD.take().map_or(now, |last| last.max(now));
+        let turn = (last + DISCARD_INTERVAL).min(now + DISCARD_WAIT_MAX);
+        LAST_DISCARD.set(Some(turn));
+        self.pause = Some(Box::pin(sleep_until(turn)));
     }
 
     pub fn tcp(&self) -> &TcpStream {
@@ -107,6 +112,9 @@ impl AsyncRead for PacedStream {
             if self.pause.is_none() {
                 return Poll::Pending;
             }
+        }
+        if !self.refused.0.get() {
+            self.pause = None;
         }
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
@@ -240,10 +248,15 @@ mod tests {
                 });
                 let mut stream = PacedStream::new(stream);
                 stream.refusal_mark().set(is_refused);
-                let mut all = Vec::new();
-                stream.read_to_end(&mut all).await.unwrap();
+                let (mut read, mut chunk) = (0, vec![0; 8 * 1024]);
+                loop {
+                    match stream.read(&mut chunk).await.unwrap() {
+                        0 => break,
+                        more => read += more,
+                    }
+                }
                 sending.await.unwrap();
-                all.len()
+                read
             };
             let start = Instant::now();
             let read = tokio::join!(read_all(), read_all());
