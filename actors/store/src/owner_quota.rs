@@ -97,7 +97,8 @@ impl OwnerQuota {
         Ok(())
     }
 
-    /// Takes deleted data off its owner's bytes.
+    /// Takes deleted data off its owner's bytes, with what was added to it since it was admitted. So the number may be
+    /// too low until the next read, which comes at the latest with the growth of [`USAGE_READ_GROWTH_DIVISOR`].
     pub(crate) fn release(&self, owned: (OwnedKind, String), bytes: u64) {
         if let Some(used) = self.state.lock().bytes.get_mut(&owned) {
             *used = used.saturating_sub(bytes);

@@ -297,7 +297,7 @@ async fn results_count_for_the_quota() {
     let journal = opened.sql.journal();
     // The size is measured with the first write; from then on the writes' bytes count.
     let mut n = 0;
-    while opened.sql.metrics().bytes < LIMIT / 2 {
+    while opened.sql.metrics().bytes < LIMIT / 8 * 5 {
         journal.append(record(n)).await.unwrap();
         n += 1;
     }

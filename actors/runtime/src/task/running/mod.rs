@@ -9,6 +9,7 @@ mod worker;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::ptr::addr_eq;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
@@ -44,6 +45,8 @@ const CREATE_TRIES_MAX: usize = 3;
 const EVICTED_TASKS_MAX: usize = 8;
 /// Maximum number of times that ended tasks are deleted to make room for one new task.
 const EVICTIONS_MAX: usize = 8;
+/// Number of locks by which owners make room, each for itself unless they share one by chance.
+const EVICTION_LOCKS: usize = 64;
 /// Time limit for the release of running tasks at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -108,8 +111,9 @@ pub struct RunningTasks {
     /// State shared by all servers of the scope. See [`Self::shared_state`].
     shared_state: OnceLock<Arc<dyn Any + Send + Sync>>,
     stopped: CancellationToken,
-    /// Held while ended tasks are deleted for a new one.
-    evicting: tokio::sync::Mutex<()>,
+    /// Held while ended tasks of an owner are deleted for a new one, by the hash of the owner.
+    evicting: [tokio::sync::Mutex<()>; EVICTION_LOCKS],
+    owner_hasher: RandomState,
 }
 
 /// Options for the tasks of a scope that run in this process.
@@ -141,7 +145,8 @@ impl RunningTasks {
             hosts: Mutex::default(),
             shared_state: OnceLock::new(),
             stopped: CancellationToken::new(),
-            evicting: tokio::sync::Mutex::default(),
+            evicting: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            owner_hasher: RandomState::new(),
         })
     }
 
@@ -152,7 +157,6 @@ impl RunningTasks {
     /// Those of [`TaskStore::create`].
     pub async fn create(self: &Arc<Self>, new: NewTask) -> TaskResult<CreateOutcome> {
         if !self.options.is_shared {
-            // An in-memory store completes at once.
             return self.create_or_evict(new).await;
         }
         let (all, (created, result)) = (self.clone(), oneshot::channel());
@@ -174,7 +178,8 @@ impl RunningTasks {
             return created;
         }
         // One after the other, since the room that one makes may be enough for the next.
-        let _turn = self.evicting.lock().await;
+        let lock = self.owner_hasher.hash_one(&new.owner) as usize;
+        let _turn = self.evicting[lock % EVICTION_LOCKS].lock().await;
         created = create_with_retry(&*self.tasks, &new).await;
         for _ in 0..EVICTIONS_MAX {
             if !is_full(&created) || self.evict_ended(new.owner.clone()).await == 0 {
