@@ -37,7 +37,7 @@ use foldhash::HashMap;
 use super::fold;
 use features::SentenceOrigin;
 use hit::{Address, Hit};
-use model::Score;
+use model::SentenceScore;
 use reading::SentenceReading;
 use record::RangeHashes;
 use sentence::Token;
@@ -72,7 +72,7 @@ fn kind_of_advice(
     let whole = 0..reading.tokens.len();
     let mut score = |part: Range<usize>, place| {
         reading.read_features(part, place, features);
-        Score::new(features, place)
+        SentenceScore::new(features, place)
     };
     let may_be_advice = windows(&whole).any(|window| {
         [SentenceOrigin::Answer, SentenceOrigin::Record]

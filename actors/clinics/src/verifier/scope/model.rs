@@ -26,24 +26,19 @@ pub(super) fn scale(features: usize) -> f32 {
 struct Header {
     unit: f32,
     bias: f32,
-    /// Largest weight of what the grammar finds, by place.
+    /// Largest weight of what the grammar finds, by origin; at least 0.
     rule_max: [i32; 2],
 }
 
 static HEADER: LazyLock<Header> = LazyLock::new(|| {
-    let float = |at: usize| {
-        let bytes = FILE.iter().skip(at).copied();
-        let mut four = [0; 4];
-        four.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        f32::from_le_bytes(four)
-    };
+    let &[u0, u1, u2, u3, b0, b1, b2, b3, ..] = FILE;
     let rule_max = |place| {
         let weights = Address::ALL.map(|address| weight(rule(place, address)));
         weights.into_iter().fold(0, i32::max)
     };
     Header {
-        unit: float(0),
-        bias: float(4),
+        unit: f32::from_le_bytes([u0, u1, u2, u3]),
+        bias: f32::from_le_bytes([b0, b1, b2, b3]),
         rule_max: [
             rule_max(SentenceOrigin::Answer),
             rule_max(SentenceOrigin::Record),
@@ -56,14 +51,14 @@ fn weight(feature: u32) -> i32 {
         .map_or(0, |byte| i32::from(byte.cast_signed()))
 }
 
-/// Score of a sentence by its words.
-pub(super) struct Score {
+/// SentenceScore of a sentence by its words.
+pub(super) struct SentenceScore {
     words: i32,
     scale: f32,
     place: SentenceOrigin,
 }
 
-impl Score {
+impl SentenceScore {
     /// Adds up the weights of the words' features.
     pub fn new(features: &[u32], place: SentenceOrigin) -> Self {
         Self {
@@ -81,7 +76,7 @@ impl Score {
 
     /// Returns whether the sentence can't be advice, whatever the grammar finds.
     pub fn is_harmless(&self) -> bool {
-        self.with(HEADER.rule_max[self.place as usize].max(0)) <= 0.0
+        self.with(HEADER.rule_max[self.place as usize]) <= 0.0
     }
 
     fn with(&self, found: i32) -> f32 {

@@ -80,12 +80,7 @@ impl RecordedText {
             if n > 0 && !tokens[n].has(OPENS) {
                 return None;
             }
-            let cells = (n + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
-            let ends = [tokens.len()]
-                .into_iter()
-                .chain(cells.take(QUOTE_PLACES_MAX));
-            ends.into_iter()
-                .find(|to| clauses.contains(&hashes.range(n, *to)))
+            clause_ends(tokens, n).find(|to| clauses.contains(&hashes.range(n, *to)))
         };
         if clauses.is_empty() {
             return (tokens.len(), SentenceOrigin::Answer);
@@ -106,14 +101,16 @@ impl RecordedText {
         let starts = (0..=last)
             .rev()
             .filter(|n| tokens[*n].has(if *n > hit.at { LABELLED | LINE } else { OPENS }));
-        let ends = || {
-            let places = (hit.end + 1..tokens.len()).filter(|n| tokens[*n].has(CELL));
-            places.take(QUOTE_PLACES_MAX).chain([tokens.len()])
-        };
-        starts
-            .take(QUOTE_PLACES_MAX)
-            .any(|from| ends().any(|to| clauses.contains(&hashes.range(from, to))))
+        starts.take(QUOTE_PLACES_MAX).any(|from| {
+            clause_ends(tokens, hit.end).any(|to| clauses.contains(&hashes.range(from, to)))
+        })
     }
+}
+
+/// Returns where a clause with the word at `n` may end: at the end of the sentence, or of one of the next table cells.
+fn clause_ends(tokens: &[Token<'_>], n: usize) -> impl Iterator<Item = usize> {
+    let cells = (n + 1..tokens.len()).filter(|at| tokens[*at].has(CELL));
+    std::iter::once(tokens.len()).chain(cells.take(QUOTE_PLACES_MAX))
 }
 
 /// Hashes of all ranges of words of a sentence, each in constant time: a polynomial in a fixed base

@@ -3,6 +3,7 @@
 //! Logistic regression by stochastic gradient descent. A line is labelled, not its sentences: of a line
 //! with advice, the sentence with the highest score counts as the advice.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -45,8 +46,8 @@ fn weights_path() -> PathBuf {
 }
 
 /// Reads the lines of a set: whether each is advice, its text and its records.
-fn lines(set: &Path) -> impl Iterator<Item = (bool, String, RecordedText)> {
-    let text = fs::read_to_string(set).unwrap();
+fn lines(set: &str) -> impl Iterator<Item = (bool, String, RecordedText)> + use<> {
+    let text = fs::read_to_string(path(set)).unwrap();
     let lines: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -177,10 +178,9 @@ fn fit(lines: &[LabelledLine]) -> Fit {
 #[test]
 #[ignore = "writes the weights of the model"]
 fn fit_weights() {
-    let sets = SETS.map(path);
-    let lines: Vec<LabelledLine> = sets
-        .iter()
-        .flat_map(|set| lines(set))
+    let lines: Vec<LabelledLine> = SETS
+        .into_iter()
+        .flat_map(lines)
         .map(|(is_advice, text, records)| LabelledLine {
             is_advice,
             samples: samples(&text, &records),
@@ -195,7 +195,7 @@ fn fit_weights() {
 fn weights_suit_their_lines() {
     let (mut right, mut all) = (0, 0);
     for set in SETS {
-        for (is_advice, text, records) in lines(&path(set)).step_by(10) {
+        for (is_advice, text, records) in lines(set).step_by(10) {
             all += 1;
             right += usize::from(find_advice(&text, &records).is_some() == is_advice);
         }
@@ -207,17 +207,7 @@ fn weights_suit_their_lines() {
 /// weights were fitted to.
 #[test]
 fn held_out_lines_are_no_others() {
-    let texts = |set: &str| {
-        let path = path(set);
-        lines(&path)
-            .map(|(_, text, _)| fold(&text))
-            .collect::<Vec<_>>()
-    };
-    let fitted: std::collections::HashSet<String> =
-        SETS.iter().flat_map(|set| texts(set)).collect();
-    assert!(
-        texts("scope_heldout")
-            .iter()
-            .all(|text| !fitted.contains(text))
-    );
+    let texts = |set| lines(set).map(|(_, text, _)| fold(&text));
+    let fitted: HashSet<String> = SETS.into_iter().flat_map(texts).collect();
+    assert!(texts("scope_heldout").all(|text| !fitted.contains(&text)));
 }
