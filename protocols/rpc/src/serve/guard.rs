@@ -201,9 +201,7 @@ pub async fn read_json(
             "compressed bodies are not accepted: send it without `Content-Encoding`",
         ));
     }
-    let declared: Option<u64> = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|declared| declared.to_str().ok()?.parse().ok());
+    let declared = declared_length(headers);
     if declared.is_some_and(|declared| declared > bytes_max as u64) {
         return Err(TOO_LARGE);
     }
@@ -233,6 +231,12 @@ pub async fn read_json(
         "the body did not arrive in time",
     );
     timeout(body_timeout, collect).await.map_err(|_| late)?
+}
+
+/// Returns the length of a body that its request declares; `None` without a valid one.
+pub(super) fn declared_length(headers: &header::HeaderMap) -> Option<u64> {
+    let declared = headers.get(header::CONTENT_LENGTH)?;
+    declared.to_str().ok()?.parse().ok()
 }
 
 fn is_json(content_type: &str, types: &[&str]) -> bool {

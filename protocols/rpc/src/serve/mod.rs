@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{Extensions, Server, ServiceRequest, ServiceResponse};
-use actix_web::http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use actix_web::http::header::{AUTHORIZATION, TRANSFER_ENCODING};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
@@ -273,13 +273,12 @@ fn leaves_much_unread(response: &ServiceResponse) -> bool {
     if response.status().as_u16() < 400 {
         return false;
     }
-    let declared = response.request().headers().get(CONTENT_LENGTH);
-    let declared = declared.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    // Without a length, only a body in chunks is large.
-    declared.map_or_else(
-        || response.request().headers().contains_key(TRANSFER_ENCODING),
-        |length| length > READ_TURN_BYTES_MAX as u64,
-    )
+    let headers = response.request().headers();
+    match guard::declared_length(headers) {
+        Some(length) => length > READ_TURN_BYTES_MAX as u64,
+        // Without a length, only a body in chunks is large.
+        None => headers.contains_key(TRANSFER_ENCODING),
+    }
 }
 
 /// Registry of protocol servers by name, shared by all workers of a listener. Servers can be

@@ -73,7 +73,7 @@ impl PacedStream {
     fn end_turn(&mut self, cx: &mut Context<'_>) {
         self.read = 0;
         if !self.refused.0.get() {
-            return end_turn(cx);
+            return yield_turn(cx);
         }
         let now = Instant::now();
         let last = LAST_DISCARD.take().map_or(now, |last| last.max(now));
@@ -90,7 +90,7 @@ impl PacedStream {
 /// Ends the turn of the running task, and has it polled again after the others. Its budget is used up,
 /// so that a caller that reads again at once (actix, discarding the rest of a refused body) gets nothing
 /// before that.
-fn end_turn(cx: &mut Context<'_>) {
+fn yield_turn(cx: &mut Context<'_>) {
     for _ in 0..TASK_BUDGET_MAX {
         match poll_proceed(cx) {
             Poll::Ready(used) => used.made_progress(),
