@@ -45,7 +45,7 @@ pub(crate) struct OwnerQuota {
 #[derive(Default)]
 struct UsageState {
     bytes: HashMap<(OwnedKind, String), u64>,
-    /// Time of the last read and size of the store then; `None` before the first.
+    /// Time of the last read and size of the store then; `None` before the first, and after one that failed.
     read_at: Option<(Instant, u64)>,
     /// Whether the bytes were read at least once.
     is_known: bool,
