@@ -175,16 +175,22 @@ impl UpstreamProxy {
     }
 
     /// Returns the server's description: that of an open connection if there is one, so that a client
-    /// which only begins a session starts no process of the server. Otherwise connects. If that fails
-    /// or takes longer than [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if
-    /// there is none.
+    /// which only begins a session starts no process of the server. Otherwise connects: a server that is
+    /// started at boot for all callers, another one for this caller. If that fails or takes longer than
+    /// [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if there is none.
     async fn describe(&self, cx: &Context) -> Result<Box<RawValue>, Failure> {
         if let Some(session) = self.pool.open_session() {
             return Ok(session.about.to_raw());
         }
         let asked = async {
             let permit = self.acquire_permit(cx).await?;
-            let session = async { self.lease_connection(cx).await?.upstream().connect().await };
+            let session = async {
+                let lease = match self.options.start {
+                    StartMode::Boot => self.pool.lease_shared(),
+                    StartMode::Demand => self.lease_connection(cx).await?,
+                };
+                lease.upstream().connect().await
+            };
             let session = session.await;
             self.record_outcome(permit, &session);
             session.map_err(|error| self.attributed_failure(error))

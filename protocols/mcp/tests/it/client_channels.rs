@@ -121,18 +121,21 @@ async fn children_are_started_again() {
 }
 
 /// Goal: the failure of a call tells how the server's program ended, and why it can't be started.
-/// Method: a program that exits with 3 during a call, one that a signal kills, and one that doesn't
-/// exist.
+/// Method: a program that exits with 3 during a call, one that a signal kills, one that closes its
+/// input before it exits, while a message is written, and one that doesn't exist.
 #[tokio::test]
 async fn ends_of_programs_are_told() {
     let missing = ServerEndpoint::Child(ChildCommand::new("/nowhere/server", [] as [&str; 0]));
     for (endpoint, expected) in [
         (child("initialize; hear; exit 3"), "exit status: 3"),
         (child("initialize; hear; kill -9 $$"), "signal: 9"),
+        (child("initialize; exec <&-; sleep 0.1; exit 3"), "exit status: 3"),
         (missing, "No such file or directory"),
     ] {
         let client = Client::of(endpoint, only(Era::Legacy));
-        let failure = joined(client.ask(CALL, tool("t", json!({}))))
+        // More than a pipe holds.
+        let arguments = json!({"text": "x".repeat(1 << 17)});
+        let failure = joined(client.ask(CALL, tool("t", arguments)))
             .await
             .unwrap_err();
         assert!(failure.message.contains(expected), "{}", failure.message);

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Transport;
 use super::duplex::{CLIENT_ENDED, DuplexChannel, DuplexDriver, OutboxReceiver};
@@ -30,6 +30,9 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time to read the rest of standard error after the program has ended. Another process may hold it
 /// open. Fixed.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+/// Time to wait, after a write to standard input failed, for the end of the program, which tells the
+/// cause. Fixed.
+const PROGRAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the MCP server `command` and returns a transport over its standard input and output. When
 /// the transport is closed, the child and all processes of its process group are ended. The child
@@ -129,9 +132,12 @@ async fn read_stdout(
     }
 }
 
+/// Writes messages to the server's standard input. Returns why there are no more. If the input is
+/// closed, the program has usually ended: the reader of its output reports that first.
 async fn write_stdin(mut input: ChildStdin, mut outbox: OutboxReceiver) -> TransportError {
     while let Some(message) = outbox.recv().await {
         if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
+            sleep(PROGRAM_END_TIMEOUT).await;
             return TransportError::Broken("the server's standard input is closed".into());
         }
     }
