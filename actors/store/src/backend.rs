@@ -44,6 +44,9 @@ pub(crate) trait Backend: Send + Sync {
     /// name.
     async fn begin(&self, db: &mut DbConnection) -> sqlx::Result<bool>;
 
+    /// Counts a committed transaction of `writes` writes with `bytes` of data. By default does nothing.
+    fn on_committed(&self, _writes: u64, _bytes: u64) {}
+
     /// Opens a new write connection after the previous one was lost.
     async fn reopen(&self) -> Result<DbConnection, StoreError>;
 

@@ -9,6 +9,7 @@ mod audit;
 mod backend;
 mod backup;
 mod chain;
+mod checkpointer;
 mod directory;
 mod error;
 mod files;

@@ -12,6 +12,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, WriteRoom, reserve_bytes};
+use crate::checkpointer::Checkpointer;
 use crate::error::{SQLITE_BUSY, StoreError, sqlite_code};
 use crate::files::{WriterLock, open_private, parent_folder, sync_folder_entry};
 use crate::options::StoreOptions;
@@ -40,10 +41,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to switch to WAL mode, since SQLite doesn't wait for that lock by
 /// itself.
 const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Pages in the write-ahead log after which a commit checkpoints it into the file.
-const CHECKPOINT_PAGES: u32 = 1000;
 /// Maximum size of the write-ahead log file after a checkpoint, in bytes; a larger file is
-/// truncated.
+/// truncated. From this size on, commits checkpoint the log themselves, so that it doesn't grow while
+/// the [`Checkpointer`] can't follow.
 const WAL_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct SqliteBackend {
@@ -51,8 +51,14 @@ pub(crate) struct SqliteBackend {
     size_max: u64,
     options: SqliteConnectOptions,
     page_bytes: u64,
-    /// Lock on the file; `None` for a read-only view, which another process may write beside.
-    lock: Option<WriterLock>,
+    /// `None` for a read-only view, which another process may write beside.
+    writing: Option<WriterParts>,
+}
+
+/// Parts of a backend that writes to its file.
+struct WriterParts {
+    lock: WriterLock,
+    checkpointer: Checkpointer,
 }
 
 /// Returns the options of every connection to the file. Statements aren't logged, because they may
@@ -143,12 +149,16 @@ impl SqliteBackend {
             options.size_max,
             page_bytes.unsigned_abs().max(512),
         );
+        let writing = lock.map(|lock| WriterParts {
+            lock,
+            checkpointer: Checkpointer::start(connect.clone(), page_bytes),
+        });
         Self {
             path,
             size_max,
             options: connect,
             page_bytes,
-            lock,
+            writing,
         }
     }
 
@@ -161,7 +171,7 @@ impl SqliteBackend {
     async fn configure(&self, db: &mut DbConnection) -> Result<(), StoreError> {
         db.run("PRAGMA synchronous = FULL").await?;
         for (name, value) in [
-            ("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)),
+            ("wal_autocheckpoint", WAL_BYTES_KEPT / self.page_bytes),
             ("journal_size_limit", WAL_BYTES_KEPT),
         ] {
             set_pragma(db, name, value).await?;
@@ -189,6 +199,12 @@ impl Backend for SqliteBackend {
         db.run("BEGIN IMMEDIATE").await.map(|()| true)
     }
 
+    fn on_committed(&self, writes: u64, bytes: u64) {
+        if let Some(writing) = &self.writing {
+            writing.checkpointer.count(writes, bytes);
+        }
+    }
+
     async fn maintain(&self, db: &mut DbConnection) -> sqlx::Result<()> {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
@@ -213,9 +229,12 @@ impl Backend for SqliteBackend {
     }
 
     async fn close(&self, db: Option<DbConnection>) -> sqlx::Result<()> {
+        if let Some(writing) = &self.writing {
+            writing.checkpointer.stop().await;
+        }
         let closed = match db {
             Some(mut db) => {
-                let moved = if self.lock.is_some() {
+                let moved = if self.writing.is_some() {
                     db.run("PRAGMA wal_checkpoint(TRUNCATE)").await
                 } else {
                     Ok(())
@@ -224,8 +243,8 @@ impl Backend for SqliteBackend {
             }
             None => Ok(()),
         };
-        if let Some(lock) = &self.lock {
-            lock.release();
+        if let Some(writing) = &self.writing {
+            writing.lock.release();
         }
         closed
     }

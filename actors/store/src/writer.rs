@@ -313,9 +313,10 @@ impl BatchWriter {
     }
 
     fn on_committed(&mut self, batch: Vec<QueuedWrite>) {
-        let bytes: usize = batch.iter().map(|queued| queued.bytes).sum();
-        self.metrics
-            .record_committed(batch.len() as u64, bytes as u64);
+        let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
+        let writes = batch.len() as u64;
+        self.metrics.record_committed(writes, bytes);
+        self.place.on_committed(writes, bytes);
         if batch.iter().any(|queued| queued.changes_tasks) {
             self.tasks_changed.send_modify(|changes| *changes += 1);
         }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{
     ClaimRequest, ClaimedTask, CreateOutcome, Lease, NewTask, ReleaseReason, Task, TaskActor,
-    TaskEvent, TaskFilter, TaskId, TaskPage, TaskResult, TaskStep, TaskStore,
+    TaskEvent, TaskFilter, TaskId, TaskOwner, TaskPage, TaskResult, TaskStep, TaskStore,
 };
 use crate::journal::JournalResult;
 use crate::sync::{Mutex, MutexGuard};
@@ -139,6 +139,15 @@ impl TaskStore for MemoryTaskStore {
     async fn delete(&self, id: &TaskId) -> JournalResult<()> {
         self.modify(|table| table.delete(id));
         Ok(())
+    }
+
+    async fn delete_ended(
+        &self,
+        scope: &str,
+        owner: &TaskOwner,
+        tasks_max: usize,
+    ) -> JournalResult<usize> {
+        Ok(self.modify(|table| table.delete_ended(scope, owner, tasks_max)))
     }
 
     async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {

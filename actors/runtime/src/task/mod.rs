@@ -246,6 +246,15 @@ pub trait TaskStore: Send + Sync + 'static {
     /// such task.
     async fn delete(&self, id: &TaskId) -> JournalResult<()>;
 
+    /// Deletes an owner's ended tasks from a scope with their events, the oldest first, at most
+    /// `tasks_max`. Returns their number.
+    async fn delete_ended(
+        &self,
+        scope: &str,
+        owner: &TaskOwner,
+        tasks_max: usize,
+    ) -> JournalResult<usize>;
+
     /// Returns the ids of the tasks leased to worker `by` that have a cancellation request. Workers
     /// poll it every 500 ms.
     async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>>;

@@ -15,7 +15,7 @@ use callboard_message::DataClass;
 use callboard_runtime::{
     AuditStore, ClaimRequest, ClaimedTask, CreateOutcome, JournalError, JournalResult, Lease,
     NewTask, ReleaseReason, TASK_BATCH_MAX, Task, TaskActor, TaskError, TaskEvent, TaskFilter,
-    TaskId, TaskPage, TaskResult, TaskStep, TaskStore, check_storable,
+    TaskId, TaskOwner, TaskPage, TaskResult, TaskStep, TaskStore, check_storable,
 };
 use tokio::sync::watch;
 
@@ -27,7 +27,10 @@ use crate::tx::WriteOp;
 use create::CreateTasks;
 use ready::{ExceptOwners, READY_NUMBERS};
 use row::{columns, task_event, task_record};
-use steps::{ApplySteps, ClaimTasks, DeleteTask, ReleaseLease, RenewLeases, RequestCancel};
+use steps::{
+    ApplySteps, ClaimTasks, DeleteEndedTasks, DeleteTask, DeletedTask, ReleaseLease, RenewLeases,
+    RequestCancel,
+};
 use tx_tasks::TxContext;
 
 pub use create::GRAPH_TASKS_MAX;
@@ -159,6 +162,16 @@ impl SqlTasks {
             },
         )
         .await?
+    }
+
+    /// Removes what is kept in memory of deleted tasks: their bodies, and their owners' usage.
+    fn forget(&self, deleted: impl IntoIterator<Item = DeletedTask>) {
+        for task in deleted {
+            self.core.volatile.remove(&task.id);
+            self.core
+                .owner_quota
+                .release((OwnedKind::Task, task.owner), task.bytes);
+        }
     }
 
     /// Submits a write of the given tasks. If it fails, the bodies that it put into memory are
@@ -367,22 +380,34 @@ impl TaskStore for SqlTasks {
     async fn delete(&self, id: &TaskId) -> JournalResult<()> {
         check_storable(id.as_str())?;
         let context = self.tx_context();
-        let held = context.volatile.clone();
-        let deleted = self
-            .core
-            .writer
-            .submit(DeleteTask {
-                id: id.clone(),
-                context,
-            })
-            .await?;
-        if let Some((owner, bytes)) = deleted {
-            self.core
-                .owner_quota
-                .release((OwnedKind::Task, owner), bytes);
-        }
-        held.remove(id);
+        let delete = DeleteTask {
+            id: id.clone(),
+            context,
+        };
+        let deleted = self.core.writer.submit(delete).await?;
+        self.forget(deleted);
+        // Its bodies may be there without the row.
+        self.core.volatile.remove(id);
         Ok(())
+    }
+
+    async fn delete_ended(
+        &self,
+        scope: &str,
+        owner: &TaskOwner,
+        tasks_max: usize,
+    ) -> JournalResult<usize> {
+        check_storable(scope)?;
+        check_storable(owner.as_str())?;
+        let delete = DeleteEndedTasks {
+            scope: scope.to_owned(),
+            owner: owner.clone(),
+            tasks_max,
+        };
+        let deleted = self.core.writer.submit(delete).await?;
+        let count = deleted.len();
+        self.forget(deleted);
+        Ok(count)
     }
 
     async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{DataClass, Failure};
+use callboard_message::{DataClass, Failure, TaskState};
 use callboard_runtime::{
-    ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskResult, TaskStep,
+    ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskOwner, TaskResult, TaskStep,
 };
 
 use super::ready::{ExceptOwners, READY_TASKS};
@@ -281,7 +281,7 @@ pub(super) struct DeleteTask {
 }
 
 impl WriteOp for DeleteTask {
-    type Output = Option<(String, u64)>;
+    type Output = Option<DeletedTask>;
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
@@ -290,28 +290,77 @@ impl WriteOp for DeleteTask {
     }
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
-        let mut work = TxTasks::new(tx, self.context.clone());
-        if !work.load(&self.id).await? {
+        let sql = "SELECT state FROM task WHERE id = $1";
+        let Some(row) = tx.db.row(sql, &args![self.id.as_str()]).await? else {
             return Ok(None);
-        }
-        work.end_task(&self.id, TaskStep::cancelled()).await?;
-        work.write().await?;
-        let id = args![self.id.as_str()];
-        for sql in [
-            "DELETE FROM task_event WHERE task = $1",
-            "DELETE FROM task_need WHERE task = $1",
-            "DELETE FROM task_need WHERE needs = $1",
-        ] {
-            work.tx.db.execute(sql, &id).await?;
-        }
-        let sql = "DELETE FROM task WHERE id = $1 RETURNING owner, CAST(bytes AS BIGINT)";
-        let deleted = work.tx.db.row(sql, &id).await?;
-        let owned = |row: &Row| {
-            let (owner, bytes): (&str, i64) = (row.get(0)?, row.get(1)?);
-            Ok((owner.to_owned(), bytes.unsigned_abs()))
         };
-        deleted.as_ref().map(owned).transpose()
+        // A task is read whole only if it has to be ended.
+        if !row.get::<TaskState>(0)?.is_terminal() {
+            let mut work = TxTasks::new(tx, self.context.clone());
+            work.load(&self.id).await?;
+            work.end_task(&self.id, TaskStep::cancelled()).await?;
+            work.write().await?;
+        }
+        delete_rows(tx, &self.id).await
     }
+}
+
+/// Write operation that deletes ended tasks of an owner, oldest first.
+pub(super) struct DeleteEndedTasks {
+    pub(super) scope: String,
+    pub(super) owner: TaskOwner,
+    pub(super) tasks_max: usize,
+}
+
+impl WriteOp for DeleteEndedTasks {
+    type Output = Vec<DeletedTask>;
+    const NAME: &'static str = "task.evict";
+    const CHANGES_TASKS: bool = true;
+
+    fn uses_reserve(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
+        let sql = "SELECT id FROM task WHERE scope = $1 AND owner = $2 \
+                   AND state IN ('completed', 'failed', 'canceled', 'rejected') ORDER BY number LIMIT $3";
+        let args = args![&self.scope, self.owner.as_str(), self.tasks_max];
+        let rows = tx.db.rows(sql, &args).await?;
+        let mut deleted = Vec::with_capacity(rows.len());
+        for row in &rows {
+            deleted.extend(delete_rows(tx, &row.get(0)?).await?);
+        }
+        Ok(deleted)
+    }
+}
+
+/// Deletes the rows of an ended task. Returns `None` if there is no such task.
+async fn delete_rows(tx: &mut Tx, id: &TaskId) -> sqlx::Result<Option<DeletedTask>> {
+    let args = args![id.as_str()];
+    for sql in [
+        "DELETE FROM task_event WHERE task = $1",
+        "DELETE FROM task_need WHERE task = $1",
+        "DELETE FROM task_need WHERE needs = $1",
+    ] {
+        tx.db.execute(sql, &args).await?;
+    }
+    let sql = "DELETE FROM task WHERE id = $1 RETURNING owner, CAST(bytes AS BIGINT)";
+    let deleted = tx.db.row(sql, &args).await?;
+    let owned = |row: &Row| {
+        Ok(DeletedTask {
+            id: id.clone(),
+            owner: row.get(0)?,
+            bytes: row.get::<i64>(1)?.unsigned_abs(),
+        })
+    };
+    deleted.as_ref().map(owned).transpose()
+}
+
+/// Task that was deleted, and the bytes by which its owner's usage has shrunk.
+pub(super) struct DeletedTask {
+    pub(super) id: TaskId,
+    pub(super) owner: String,
+    pub(super) bytes: u64,
 }
 
 /// Write operation that renews every task lease of a worker. Returns the number of renewed leases.

@@ -80,6 +80,7 @@ enum Act {
     Release(TaskId, u64, ReleaseReason),
     Cancel(TaskId),
     Forget(TaskId),
+    ForgetEnded(usize),
 }
 
 /// Returns a task whose name is mostly new, and which mostly refers to existing ones.
@@ -160,6 +161,7 @@ impl Act {
             34 => Self::Release(some, epoch, ReleaseReason::Waiting),
             35 => Self::Release(some, epoch, ReleaseReason::Interrupted),
             36..38 => Self::Cancel(some),
+            38 => Self::ForgetEnded(random.random_range(0..3)),
             _ => Self::Forget(some),
         }
     }
@@ -232,6 +234,13 @@ impl Act {
                     .map(|task| task.state)
             ),
             Self::Forget(id) => format!("{:?}", tasks.delete(id).await),
+            Self::ForgetEnded(tasks_max) => {
+                let owner = TaskOwner::from_principal(&Principal::agent("ann"), None);
+                format!(
+                    "{:?}",
+                    tasks.delete_ended("agent", &owner, *tasks_max).await
+                )
+            }
         }
     }
 }

@@ -129,7 +129,10 @@ async fn ends_of_programs_are_told() {
     for (endpoint, expected) in [
         (child("initialize; hear; exit 3"), "exit status: 3"),
         (child("initialize; hear; kill -9 $$"), "signal: 9"),
-        (child("initialize; exec <&-; sleep 0.1; exit 3"), "exit status: 3"),
+        (
+            child("initialize; exec <&-; sleep 0.1; exit 3"),
+            "exit status: 3",
+        ),
         (missing, "No such file or directory"),
     ] {
         let client = Client::of(endpoint, only(Era::Legacy));

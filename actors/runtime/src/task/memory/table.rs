@@ -387,6 +387,20 @@ impl TaskTable {
         }
     }
 
+    pub(super) fn delete_ended(
+        &mut self,
+        scope: &str,
+        owner: &TaskOwner,
+        tasks_max: usize,
+    ) -> usize {
+        let tasks = self.slots.values().map(|slot| &slot.task);
+        let ended = tasks
+            .filter(|task| task.state.is_terminal() && task.owner == *owner && task.scope == scope);
+        let ended: Vec<_> = ended.take(tasks_max).map(|task| task.id.clone()).collect();
+        ended.iter().for_each(|id| self.delete(id));
+        ended.len()
+    }
+
     pub(super) fn delete_expired(&mut self) {
         let expired = self
             .expiring

@@ -14,7 +14,7 @@ use std::ptr::addr_eq;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Artifact, CallerCapabilities, RawObject, TaskState, log};
+use callboard_message::{Artifact, CallerCapabilities, RawObject, log};
 use caller::{TaskCaller, WorkerEvent};
 use futures::future::{BoxFuture, FutureExt, join_all, ready};
 use tokio::runtime::Handle;
@@ -27,8 +27,8 @@ pub use lease_renewal::{CannotResume, FoundTask, TaskHost};
 pub use worker::{QuestionClaim, RunningTask};
 
 use super::{
-    CreateOutcome, Lease, NewTask, ReleaseReason, Task, TaskActor, TaskError, TaskFilter, TaskId,
-    TaskOwner, TaskResult, TaskStep, TaskStore,
+    CreateOutcome, Lease, NewTask, ReleaseReason, Task, TaskActor, TaskError, TaskId, TaskOwner,
+    TaskResult, TaskStep, TaskStore,
 };
 use crate::call::Caller;
 use crate::journal::JournalError;
@@ -40,8 +40,8 @@ const TASK_QUESTIONS_MAX: usize = 64;
 /// Maximum number of attempts to create a task when the store returns
 /// [`JournalError::Unknown`].
 const CREATE_TRIES_MAX: usize = 3;
-/// Maximum number of an owner's ended tasks that are deleted at once to make room for a new one. They are
-/// read whole for it, so that more would hold up others.
+/// Maximum number of an owner's ended tasks that are deleted at once to make room for a new one. More
+/// would hold up other writes of the store.
 const EVICTED_TASKS_MAX: usize = 8;
 /// Maximum number of times that ended tasks are deleted to make room for one new task.
 const EVICTIONS_MAX: usize = 8;
@@ -182,7 +182,7 @@ impl RunningTasks {
         let _turn = self.evicting[lock % EVICTION_LOCKS].lock().await;
         created = create_with_retry(&*self.tasks, &new).await;
         for _ in 0..EVICTIONS_MAX {
-            if !is_full(&created) || self.evict_ended(new.owner.clone()).await == 0 {
+            if !is_full(&created) || self.evict_ended(&new.owner).await == 0 {
                 break;
             }
             created = create_with_retry(&*self.tasks, &new).await;
@@ -191,29 +191,14 @@ impl RunningTasks {
     }
 
     /// Deletes the owner's oldest ended tasks from the scope and returns their number.
-    async fn evict_ended(&self, owner: TaskOwner) -> usize {
-        let states = TaskState::ALL
-            .into_iter()
-            .filter(|state| state.is_terminal())
-            .collect();
-        let ended = TaskFilter {
-            scope: Some(self.scope.clone()),
-            owner: Some(owner),
-            states,
-            ..TaskFilter::default()
-        };
-        match self.tasks.list(ended, 0, EVICTED_TASKS_MAX).await {
-            Ok((tasks, _)) => {
-                for task in &tasks {
-                    self.delete(&task.id).await;
-                }
-                tasks.len()
-            }
-            Err(error) => {
-                log::warn!(%error, "failed to list ended tasks for eviction");
-                0
-            }
-        }
+    async fn evict_ended(&self, owner: &TaskOwner) -> usize {
+        let deleted = self
+            .tasks
+            .delete_ended(&self.scope, owner, EVICTED_TASKS_MAX);
+        deleted.await.unwrap_or_else(|error| {
+            log::warn!(%error, "failed to delete ended tasks to make room");
+            0
+        })
     }
 
     /// Runs a stored task in a tokio task of its own and returns its handle.

@@ -14,7 +14,9 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::journal::JournalResult;
-use crate::task::{ClaimRequest, ClaimedTask, MemoryTaskStore, TaskEvent, TaskOutcome, TaskPage};
+use crate::task::{
+    ClaimRequest, ClaimedTask, MemoryTaskStore, TaskEvent, TaskFilter, TaskOutcome, TaskPage,
+};
 
 fn as_kept(artifact: &Artifact) -> RawObject {
     artifact.0.clone()
@@ -428,8 +430,17 @@ impl TaskStore for FullStore {
     }
 
     async fn delete(&self, id: &TaskId) -> JournalResult<()> {
-        self.1.store(false, SeqCst);
         self.0.delete(id).await
+    }
+
+    async fn delete_ended(
+        &self,
+        scope: &str,
+        owner: &TaskOwner,
+        max: usize,
+    ) -> JournalResult<usize> {
+        self.1.store(false, SeqCst);
+        self.0.delete_ended(scope, owner, max).await
     }
 
     async fn cancel_requests(&self, by: &str) -> JournalResult<Vec<TaskId>> {
