@@ -403,9 +403,6 @@ pub enum NodeError {
         "failed to create a folder for the example's data: {0}; set TMPDIR to a writable folder"
     )]
     Scratch(#[source] io::Error),
-    /// The topology file can't be watched for changes. SIGHUP still reloads it.
-    #[error("failed to watch the topology file: {0}")]
-    Watch(#[source] notify::Error),
     /// Error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -423,7 +420,7 @@ impl NodeError {
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::UnknownExample { .. } => true,
             Self::Bind { .. } | Self::Serve(_) => false,
-            Self::StoreAlreadySet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
+            Self::StoreAlreadySet(_) | Self::Scratch(_) | Self::Io(_) => false,
         }
     }
 }

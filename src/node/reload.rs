@@ -1,14 +1,13 @@
 //! Reload: applies a changed topology file to a running node.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use callboard_rpc::FileVersion;
 use callboard_runtime::AgentRef;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::agent_set::{drain_agents, running_bundle};
 use super::listen::{ListenerSockets, OpenListener, listener_at};
@@ -228,37 +227,37 @@ impl Node {
     }
 }
 
+/// Interval at which the topology file is checked for changes.
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without changes before the file is read: editors write in several steps.
 const DEBOUNCE_DELAY: Duration = Duration::from_millis(100);
 
-/// Watches a topology file, and SIGHUP as a request to reload.
+/// Watches a topology file, and SIGHUP as a request to reload. The file is polled: a folder in which a
+/// store is written too would report each write.
 pub(crate) struct TopologyWatcher {
     path: PathBuf,
+    last_version: Option<FileVersion>,
     last_content: Option<Vec<u8>>,
-    change_events: mpsc::Receiver<()>,
     hangup: Signal,
-    _watcher: Option<RecommendedWatcher>,
+    polls: Interval,
 }
 
 impl TopologyWatcher {
-    /// Watches the folder of `path`, since editors replace the file. If the system can't watch it,
-    /// only SIGHUP triggers. Must be called within a tokio runtime.
+    /// Begins with the current version of the file. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`NodeError::Io`] if the signal handler can't be installed.
     pub(crate) fn new(path: &Path) -> Result<Self, NodeError> {
         let hangup = signal(SignalKind::hangup())?;
-        let (touch, touched) = mpsc::channel(1);
-        let watcher = watch_folder(path, touch).map_err(NodeError::Watch);
-        let watcher = watcher
-            .inspect_err(|error| tracing::warn!(%error, "failed to watch the topology file: only SIGHUP reloads it"))
-            .ok();
+        let mut polls = interval(FILE_POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             path: path.to_owned(),
+            // Taken before the file is read, so that a change in between is detected later.
+            last_version: FileVersion::of(path),
             last_content: fs::read(path).ok(),
-            change_events: touched,
             hangup,
-            _watcher: watcher,
+            polls,
         })
     }
 
@@ -272,13 +271,10 @@ impl TopologyWatcher {
         loop {
             let hung_up = tokio::select! {
                 _ = self.hangup.recv() => true,
-                touched = self.change_events.recv(), if self._watcher.is_some() => touched.is_none(),
+                _ = self.polls.tick() => false,
             };
-            if !hung_up {
-                while let Ok(Some(())) =
-                    tokio::time::timeout(DEBOUNCE_DELAY, self.change_events.recv()).await
-                {
-                }
+            if !hung_up && !self.is_changed().await {
+                continue;
             }
             let now = fs::read(&self.path).ok();
             // A missing file is about to be replaced.
@@ -291,30 +287,23 @@ impl TopologyWatcher {
             }
         }
     }
-}
 
-fn watch_folder(path: &Path, touch: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
-    let name = path.file_name().unwrap_or_default().to_owned();
-    // A mounted configuration is a link into a folder `..data`, which is replaced as a whole.
-    let concerns = move |file: &OsStr| file == name || file.as_encoded_bytes().starts_with(b"..");
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let is_ours = event.is_ok_and(|event| {
-            !event.kind.is_access()
-                && event
-                    .paths
-                    .iter()
-                    .filter_map(|path| path.file_name())
-                    .any(&concerns)
-        });
-        if is_ours {
-            // A pending notification is enough.
-            let _ = touch.try_send(());
+    /// Returns whether the file has another version than when it was last read, and waits until that
+    /// doesn't change any more.
+    async fn is_changed(&mut self) -> bool {
+        let mut version = FileVersion::of(&self.path);
+        if version == self.last_version {
+            return false;
         }
-    })?;
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    watcher.watch(folder, RecursiveMode::NonRecursive)?;
-    Ok(watcher)
+        loop {
+            sleep(DEBOUNCE_DELAY).await;
+            let now = FileVersion::of(&self.path);
+            if now == version {
+                break;
+            }
+            version = now;
+        }
+        self.last_version = version;
+        true
+    }
 }

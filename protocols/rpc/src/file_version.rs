@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 /// File attributes that reveal a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileVersion {
+pub struct FileVersion {
     modified: Option<SystemTime>,
     bytes: u64,
     /// Inode number, which changes when the file is replaced; 0 on systems without inodes.
@@ -17,7 +17,7 @@ pub(crate) struct FileVersion {
 
 impl FileVersion {
     /// Returns the version of a file, links followed; `None` if it can't be read.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub fn of(path: &Path) -> Option<Self> {
         let about = fs::metadata(path).ok()?;
         #[cfg(unix)]
         let (inode, mode) = {

@@ -12,6 +12,7 @@ pub use egress::*;
 pub use encode::*;
 pub use envelope_scan::EnvelopeScan;
 pub use error::*;
+pub use file_version::FileVersion;
 pub use id::RequestId;
 pub use json::*;
 pub use key_pair::*;

@@ -1,12 +1,16 @@
-//! Bytes of gRPC requests, counted in the node's budget of buffered bytes.
+//! Bytes of gRPC requests and responses, counted in the node's budget of buffered bytes.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use callboard_rpc::ListenerBuffers;
+use callboard_rpc::serve::buffers::{RESPONSE_PART_BYTES_MAX, UnreadChunk};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::StreamExt;
+use http_body::Frame;
 use http_body_util::{BodyStream, StreamBody};
 use parking_lot::Mutex;
 use tonic::Status;
@@ -16,7 +20,8 @@ use tonic::server::NamedService;
 use tonic::transport::server::TcpConnectInfo;
 
 /// Service whose requests count for the address of their client while they are received and
-/// performed. A request that the budget doesn't allow fails with `RESOURCE_EXHAUSTED`.
+/// performed, and whose large responses count until the client has read them. A request that the
+/// budget doesn't allow fails with `RESOURCE_EXHAUSTED`.
 #[derive(Clone)]
 pub(super) struct CountedService<S> {
     pub(super) inner: S,
@@ -29,7 +34,7 @@ impl<S: NamedService> NamedService for CountedService<S> {
 
 impl<S> Service<http::Request<Body>> for CountedService<S>
 where
-    S: Service<http::Request<Body>, Error = Infallible>,
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
@@ -48,7 +53,8 @@ where
             .buffers
             .budget()
             .owner(None, peer.map(|peer| peer.ip()));
-        let held = Arc::new(Mutex::new(self.buffers.account(owner).reservation()));
+        let account = self.buffers.account(owner);
+        let held = Arc::new(Mutex::new(account.reservation()));
         let (counted, mut received) = (held.clone(), 0);
         let request = request.map(|body| {
             Body::new(StreamBody::new(BodyStream::new(body).map(move |frame| {
@@ -63,8 +69,44 @@ where
         async move {
             let response = performed.await;
             drop(held);
-            response
+            response.map(|response| {
+                response.map(|body| {
+                    let unread = UnreadChunk::new(&account);
+                    Body::new(CountedBody { body, unread })
+                })
+            })
         }
         .boxed()
+    }
+}
+
+/// Body of a response that passes large messages on in parts, as fast as the client reads.
+struct CountedBody {
+    body: Body,
+    unread: Arc<UnreadChunk>,
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        let part = match this.unread.next_part() {
+            Some(part) => Some(part),
+            None => match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.len() > RESPONSE_PART_BYTES_MAX => this.unread.put(data),
+                    Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return Poll::Ready(other),
+            },
+        };
+        let closed = |_| Status::resource_exhausted(callboard_rpc::BUFFERS_FULL);
+        Poll::Ready(part.map(|part| part.map(Frame::data).map_err(closed)))
     }
 }

@@ -8,10 +8,11 @@ use callboard_a2a::grpc::{BoundGrpcServer, GRPC_STREAMS_MAX, serve};
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions};
 use callboard_a2a::wire::AgentExtension;
 use callboard_rpc::{BufferBudget, BufferLimits};
+use callboard_runtime::testkit::eventually;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use crate::kit::{Seen, Served, named_keys, options, soon};
+use crate::kit::{SOON, Seen, Served, named_keys, options, soon};
 use crate::streams::Alice;
 
 type Client = A2aServiceClient<Channel>;
@@ -606,7 +607,7 @@ async fn bounds() {
 async fn memory() {
     let mut served = Served::start().await;
     let budget = BufferBudget::new(BufferLimits {
-        bytes_max: 400_000,
+        bytes_max: 1_000_000,
         principal_percent: 25,
     });
     let listen = ListenOptions {
@@ -614,7 +615,7 @@ async fn memory() {
         ..ListenOptions::default()
     };
     let (serving, mut client) = beside(&served, &listen).await;
-    let large = message("m-1", "echo", &"x".repeat(300_000));
+    let large = message("m-1", "echo", &"x".repeat(900_000));
     let refused = soon(client.send_message(large)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     sent(&mut client, message("m-2", "echo", &"x".repeat(100_000))).await;
@@ -630,6 +631,40 @@ async fn memory() {
         }
     })
     .await;
+    serving.stop().await;
+    served.stop().await;
+}
+
+/// Goal: a large response counts for its client until it has read it. Method: a response beyond the
+/// window of a client that waits before it reads.
+#[tokio::test]
+async fn unread_responses() {
+    const BYTES: usize = 400_000;
+    let served = Served::start().await;
+    let budget = BufferBudget::new(BufferLimits {
+        bytes_max: 8_000_000,
+        principal_percent: 25,
+    });
+    let listen = ListenOptions {
+        buffers: budget.clone(),
+        ..ListenOptions::default()
+    };
+    let (serving, _) = beside(&served, &listen).await;
+    let channel = Channel::from_shared(format!("http://{}", serving.address)).unwrap();
+    let channel = channel.initial_stream_window_size(Some(65_535));
+    let mut client = A2aServiceClient::new(soon(channel.connect()).await.unwrap());
+    let request = message("m-1", "echo", &"x".repeat(BYTES));
+    let stream = soon(client.send_streaming_message(request)).await.unwrap();
+    let mut stream = stream.into_inner();
+    // Until then the request may count.
+    let first = soon(stream.message()).await.unwrap();
+    assert!(first.is_some());
+    eventually("the response counts", SOON, || {
+        (BYTES..2 * BYTES).contains(&budget.used_bytes())
+    })
+    .await;
+    while soon(stream.message()).await.unwrap().is_some() {}
+    eventually("nothing counts", SOON, || budget.used_bytes() == 0).await;
     serving.stop().await;
     served.stop().await;
 }

@@ -24,7 +24,7 @@ use crate::{
 
 /// Maximum size of the parts in which a response is written, in bytes. The server copies a part to
 /// its own buffer, and takes the next one when the client has read enough.
-const RESPONSE_PART_BYTES_MAX: usize = 64 * 1024;
+pub const RESPONSE_PART_BYTES_MAX: usize = 64 * 1024;
 
 /// Records the principal of a request, whose share its bytes count in.
 pub(crate) fn record_owner(request: &HttpRequest, principal: &Principal) {
@@ -123,24 +123,20 @@ pub(super) fn count_response(response: ServiceResponse) -> ServiceResponse {
         return response;
     };
     response.map_body(|_, body| {
-        BoxBody::new(CountedBody {
-            body,
-            unread: Arc::new_cyclic(|unread: &Weak<UnreadPart>| UnreadPart {
-                bytes: Mutex::default(),
-                held: account.reader(unread.clone()),
-            }),
-        })
+        let unread = UnreadChunk::new(&account);
+        BoxBody::new(CountedBody { body, unread })
     })
 }
 
 /// Response body that passes large chunks on in parts, as fast as the client reads.
 struct CountedBody {
     body: BoxBody,
-    unread: Arc<UnreadPart>,
+    unread: Arc<UnreadChunk>,
 }
 
-/// Rest of a chunk of a response, which the client hasn't read.
-struct UnreadPart {
+/// Large chunk of a response that is passed on in parts, and counts for its client until the last one
+/// is taken.
+pub struct UnreadChunk {
     bytes: Mutex<UnreadBytes>,
     held: ReaderReservation,
 }
@@ -153,13 +149,22 @@ struct UnreadBytes {
     is_closed: bool,
 }
 
-impl UnreadPart {
+impl UnreadChunk {
+    /// Creates an empty one that counts for the client of `account`.
+    pub fn new(account: &BufferAccount) -> Arc<Self> {
+        Arc::new_cyclic(|unread: &Weak<Self>| Self {
+            bytes: Mutex::default(),
+            held: account.reader(unread.clone()),
+        })
+    }
+
     fn track(&self) {
         self.held.track(|| self.buffered_bytes());
     }
 
-    /// Keeps a chunk and returns its first part.
-    fn put(&self, chunk: Bytes) -> Option<io::Result<Bytes>> {
+    /// Keeps a chunk of more than [`RESPONSE_PART_BYTES_MAX`] and returns its first part. The previous
+    /// chunk must have been taken whole.
+    pub fn put(&self, chunk: Bytes) -> Option<io::Result<Bytes>> {
         {
             let mut unread = self.bytes.lock();
             unread.chunk_bytes = chunk.len();
@@ -169,8 +174,13 @@ impl UnreadPart {
         self.next_part()
     }
 
-    /// Returns the next part of the present chunk; `None` if there is none.
-    fn next_part(&self) -> Option<io::Result<Bytes>> {
+    /// Returns the next part of the present chunk, at most [`RESPONSE_PART_BYTES_MAX`]; `None` if there
+    /// is none.
+    ///
+    /// # Errors
+    /// [`ConnectionAborted`](io::ErrorKind::ConnectionAborted) if the budget has closed it for the
+    /// memory of others.
+    pub fn next_part(&self) -> Option<io::Result<Bytes>> {
         let mut unread = self.bytes.lock();
         if unread.is_closed {
             return Some(Err(io::ErrorKind::ConnectionAborted.into()));
@@ -189,7 +199,7 @@ impl UnreadPart {
     }
 }
 
-impl ClosableBuffer for UnreadPart {
+impl ClosableBuffer for UnreadChunk {
     fn buffered_bytes(&self) -> usize {
         self.bytes.lock().chunk_bytes
     }
