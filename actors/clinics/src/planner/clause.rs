@@ -16,6 +16,7 @@ pub(super) fn share_between(
     mut fragments: Vec<Fragment>,
     clinics_total: usize,
 ) -> Result<Vec<Fragment>, PlanRefusal> {
+    ask_before_ids(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
     let mut leaving_out = LeavingOut {
         clinics_total,
@@ -67,6 +68,33 @@ pub(super) fn share_between(
     match leaving_out.unplaced {
         Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
         _ => Ok(place_contexts(clauses)),
+    }
+}
+
+/// Copies what a sentence asks of nobody in particular to a next one that is only patient ids: "meds?
+/// NEUR-010", "dose of levodopa? it's NEUR-015".
+fn ask_before_ids(fragments: &mut Vec<Fragment>) {
+    let asks_of_nobody = |f: &Fragment| {
+        let of_medicine = f.topic.as_ref().is_some_and(SearchTopic::has_medicine) && f.dose;
+        f.has_data()
+            && (f.has_no_object() || (of_medicine && f.clinics.is_empty()))
+            && !f.patients
+            && !f.who
+            && !f.pronoun
+            && f.left_out.is_none()
+    };
+    let is_only_ids = |f: &Fragment| !f.ids.is_empty() && !f.has_subject() && f.left_out.is_none();
+    for at in (1..fragments.len()).rev() {
+        let (before, after) = fragments.split_at_mut(at);
+        let (Some(asked), Some(next)) = (before.last(), after.first_mut()) else {
+            continue;
+        };
+        if asked.sentence < next.sentence && asks_of_nobody(asked) && is_only_ids(next) {
+            next.record |= asked.record;
+            next.medication |= asked.medication;
+            next.dose |= asked.dose;
+            fragments.remove(at - 1);
+        }
     }
 }
 
@@ -594,6 +622,17 @@ fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.sentence == before.sentence
         && fragment.connector == Connector::Comma
     {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
+    // "beta-blockers. cardiology only.", "who takes aspirin, both in heart and in neuro"
+    let only_there = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.compare
+        && before.topic.is_some()
+        && before.clinics.is_empty()
+        && before.ids.is_empty();
+    if only_there && (fragment.only || (fragment.both && fragment.sentence == before.sentence)) {
         before.clinics = fragment.clinics.clone();
         return true;
     }

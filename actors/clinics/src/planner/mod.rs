@@ -7,6 +7,7 @@
 //! message can replace them.
 
 mod clause;
+mod corrections;
 mod fragment;
 mod fragment_roles;
 mod lexicon;

@@ -24,7 +24,9 @@ impl FragmentSplitter<'_> {
             let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
             let filters = match piece.tag {
                 PhraseTag::Number => asks && !of_clinics && !is_part_of_topic(&self.pieces, at),
-                PhraseTag::Vocabulary(WordRole::Time) => asks && !fragment.has_only_clinics(),
+                PhraseTag::Vocabulary(WordRole::Time) => {
+                    asks && !fragment.has_only_clinics() && !self.is_purpose(at)
+                }
                 PhraseTag::Vocabulary(WordRole::Relative) => asks && has_number,
                 _ => continue,
             };
@@ -177,7 +179,8 @@ impl FragmentSplitter<'_> {
     fn is_purpose(&self, at: usize) -> bool {
         const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection \
              presentation conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio \
-             passagem conferência conferencia visita inspeção inspecao apresentação apresentacao";
+             passagem conferência conferencia aula aulas tese pesquisa estudo class lecture lesson seminar thesis \
+             study research talk visita inspeção inspecao apresentação apresentacao";
         let is_for = |p: &TaggedPhrase| is_one_of(&p.shown, "for para pra");
         let Some(start) = self.pieces[..at].iter().rposition(is_for) else {
             return false;
@@ -243,8 +246,20 @@ impl FragmentSplitter<'_> {
     /// Refuses a complaint of the user's own, such as `I have chest pain`.
     pub(super) fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
         const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
+        const WORK: &str =
+            "preparar rever escrever estudar recolher preparando revendo escrevendo estudando";
         let has_to = |at: usize| self.pieces.get(at + 1).is_some_and(|p| p.shown == "to");
+        // "I'm auditing anticoagulation", "estou a preparar": work, no complaint
+        let is_work = |at: usize| {
+            let mut after = self.pieces[at + 1..].iter().filter(|p| p.shown != "a");
+            after
+                .next()
+                .is_some_and(|p| p.shown.ends_with("ing") || is_one_of(&p.shown, WORK))
+        };
         let is_own = |(at, piece): (usize, &TaggedPhrase)| {
+            if is_work(at) && !piece.shown.starts_with("m") {
+                return false;
+            }
             let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);
             let is_state = previous == "i" && STATES.contains(&&*piece.shown) && !has_to(at);
             (is_of_user(piece) && piece.shown != "i") || is_state

@@ -2,6 +2,7 @@
 
 use callboard_message::text::is_one_of;
 
+use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
 use super::phrases::RegistryPhrases;
@@ -55,7 +56,7 @@ pub(super) fn split_fragments(
         refused_unless_noise: None,
         refused_unless_asked: None,
     };
-    let tokens = &query.tokens;
+    let tokens = &without_retracted(&query.tokens, registry, names, &reading);
     let mut at = 0;
     while at < tokens.len() {
         let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;

@@ -102,7 +102,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          liste lista listar listem mostre mostrar mostra mostrem exiba exibir veja ver verifique verificar verifica \
          cheque checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise \
          pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
-         identifique identificar abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
+         identifique identificar return returns returning abre abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
          listagem precisar ve ves veem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
          remind rever revisar analisar analise analyze analyse necessito necessitar solicito solicitar \
@@ -116,17 +116,17 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("what what's whats", What),
     (
         "many count counts number numbers headcount quantos quantas quanto quantidade numero total tally conte contar \
-         contagem",
+         contagem large",
         Count,
     ),
     (
-        "more fewer most fewest bigger biggest larger largest smaller smallest maior menor compare comparing comparison versus vs comparar comparacao",
+        "more fewer most fewest bigger biggest larger largest smaller smallest longer longest shorter shortest maior menor compare compares comparing comparison versus vs comparar comparacao",
         More,
     ),
     ("than", Than),
     (
         "patients people persons folks individuals outpatients inpatients clients guys pts ppl those ones cases whoever anyone anybody everyone everybody someone somebody takers any1 every1 \
-         users sufferers survivors roster census caseload cohort victims utilizadores vitimas population populacao \
+         users subjects sufferers survivors roster census caseload cohort victims utilizadores vitimas population populacao \
          pacientes pessoas aqueles aquelas casos doentes utentes usuarios individuos clientes malta galera pctes pcts pacs alguem portador portadora portadores portadoras",
         Patients,
     ),
@@ -157,11 +157,11 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          therapy treatment treatments therapies therapeutic taken prescribing consume consumes started \
          toma tomam tomando tomar usa usam usando usar uso recebe recebem recebendo medicado medicada medicados \
          medicadas tratado tratada tratados tratadas tratamento tratamentos terapia receitado receitada receitados receitadas prescrito prescrita \
-         prescritos prescritas prescreveu prescreveram receitou receitaram terapeutica utilizar iniciou",
+         prescritos prescritas prescreveu prescreveram receitou receitaram terapeutica utilizar iniciou gave inject injects injecting swallow swallows swallowed",
         Taking,
     ),
     (
-        "with have has had having got gets suffering suffer suffers suffered carry carries experienced \
+        "with have has had having got gets suffering suffer suffers suffered carry carries experienced mention mentions mentioned \
          apresenta apresentam com tem tenha tenham possui possuir sofrer padecer",
         Cue,
     ),
@@ -190,7 +190,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Negation,
     ),
     (
-        "ignore disregard skip forget ignorar esqueca esquece esquecer desconsiderar",
+        "ignore disregard skip forget tira tire ignorar esqueca esquece esquecer desconsiderar",
         Ignore,
     ),
     (
@@ -283,7 +283,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          full complete how when where why while because whether moment time good morning afternoon \
          evening day ok okay yes nobody say says know interested looking waiting back \
          \
-         books help helps asked earlier answer answers directly usual request requests said told mentioned previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
+         books help helps ask asks asking asked earlier answer answers directly usual request requests said told previous previously first second third firstly finally either pressa helping looking looked needs needed often enrolled belong belongs belonging \
          assigned attending attend attends visiting visit visits comes come remain working work shift rounds \
          round treating treats manage managed managing monitor monitored monitoring follows care cared \
          caring handle handled sorry story exactly single individual individually separately alone \
@@ -331,7 +331,18 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 pub(super) const IDIOM_WORDS_MAX: usize = 4;
 
 /// Phrases that mean nothing beside a request, though their words may.
-const IDIOMS: [&str; 47] = [
+const IDIOMS: [&str; 58] = [
+    "at all",
+    "should be grateful",
+    "should be most grateful",
+    "should be very grateful",
+    "i should like",
+    "com alguma urgencia",
+    "com muita urgencia",
+    "ao telefone",
+    "to phone",
+    "at present",
+    "junto com",
     "com urgencia",
     "hoje em dia",
     "on call",

@@ -1,0 +1,154 @@
+//! Corrections of the asker: "dermatology, no wait, cardiology".
+
+use super::phrases::RegistryPhrases;
+use super::reading::QuestionReading;
+use super::tags::{PhraseTag, next_phrase};
+use super::tokens::{QueryToken, looks_like_an_id};
+use crate::plan::ClinicRegistry;
+
+/// Words by which an asker takes the phrase before them back for the one after them, in folded form.
+const CUES: [&str; 22] = [
+    "no wait",
+    "wait no",
+    "scratch that",
+    "strike that",
+    "make that",
+    "i mean",
+    "i meant",
+    "or rather",
+    "correction",
+    "quer dizer",
+    "quero dizer",
+    "queria dizer",
+    "ou melhor",
+    "ou antes",
+    "digo",
+    "errei",
+    "me enganei",
+    "enganei-me",
+    "minto",
+    "corrigindo",
+    "espera nao",
+    "nao espera",
+];
+/// Words that take a phrase back if a sign stands on both sides: "DERM-011, no, DERM-012".
+const NEGATIONS: [&str; 3] = ["no", "nao", "nope"];
+/// Maximum tokens between a cue and the phrase that it takes back, and between it and the new one.
+const TOKENS_BETWEEN_MAX: usize = 6;
+
+/// Kind of a phrase that may be taken back. One is corrected by another of the same kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Clinic,
+    Id,
+    Topic,
+}
+
+/// Phrase of a question, from its first token to behind its last one.
+struct Phrase {
+    kind: Kind,
+    start: usize,
+    end: usize,
+}
+
+/// Removes what the asker takes back, with the words that say so.
+pub(super) fn without_retracted(
+    tokens: &[QueryToken],
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+    reading: &QuestionReading,
+) -> Vec<QueryToken> {
+    let cues: Vec<(usize, usize)> = (0..tokens.len())
+        .filter_map(|at| Some((at, at + cue_tokens(tokens, at)?)))
+        .collect();
+    if cues.is_empty() {
+        return tokens.to_vec();
+    }
+    let phrases = read_phrases(tokens, registry, names, reading);
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut from = 0;
+    for (start, end) in cues {
+        let before = phrases
+            .iter()
+            .rev()
+            .find(|p| p.end <= start && p.start >= from);
+        let after = phrases.iter().find(|p| p.start >= end);
+        if let (Some(old), Some(new)) = (before, after)
+            && old.kind == new.kind
+            && start - old.end <= TOKENS_BETWEEN_MAX
+            && new.start - end <= TOKENS_BETWEEN_MAX
+        {
+            kept.extend_from_slice(&tokens[from..old.start]);
+            let is_sign = |token: &&QueryToken| token.as_word().is_none();
+            from = end + tokens[end..].iter().take_while(is_sign).count();
+        }
+    }
+    kept.extend_from_slice(&tokens[from..]);
+    kept
+}
+
+/// Returns the number of tokens of the cue at `at`; `None` if there is none. Signs within a cue don't
+/// count as words: "no, wait".
+fn cue_tokens(tokens: &[QueryToken], at: usize) -> Option<usize> {
+    let word = |at: usize| tokens.get(at)?.as_word().map(|word| word.folded.as_str());
+    word(at)?;
+    let is_cue = |cue: &&str| {
+        let mut next = at;
+        cue.split(' ').enumerate().try_for_each(|(nth, part)| {
+            if nth > 0 && tokens.get(next) == Some(&QueryToken::Join) {
+                next += 1;
+            }
+            (word(next) == Some(part)).then(|| next += 1)
+        })?;
+        Some(next - at)
+    };
+    if let Some(used) = CUES.iter().find_map(|cue| is_cue(&cue)) {
+        return Some(used);
+    }
+    let is_sign = |at: Option<usize>| {
+        let token = at.and_then(|at| tokens.get(at));
+        token.is_some_and(|token| token.as_word().is_none())
+    };
+    let is_negation = word(at).is_some_and(|word| NEGATIONS.contains(&word));
+    (is_negation && is_sign(at.checked_sub(1)) && is_sign(Some(at + 1))).then_some(1)
+}
+
+fn read_phrases(
+    tokens: &[QueryToken],
+    registry: &ClinicRegistry,
+    names: &RegistryPhrases,
+    reading: &QuestionReading,
+) -> Vec<Phrase> {
+    let mut phrases = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let (used, kind) = match next_phrase(&tokens[at..], registry, names, reading) {
+            Ok((used, Some(phrase))) => {
+                let kind = match phrase.tag {
+                    PhraseTag::Clinic(..) => Some(Kind::Clinic),
+                    PhraseTag::Id(..) => Some(Kind::Id),
+                    PhraseTag::Term(_) => Some(Kind::Topic),
+                    _ => None,
+                };
+                (used, kind)
+            }
+            Ok((used, None)) => (used, None),
+            // An id or specialty that isn't registered may be what is taken back.
+            Err(_) => {
+                let word = tokens[at].as_word().map_or("", |word| word.bare());
+                let kind = match looks_like_an_id(word) {
+                    true => Kind::Id,
+                    false => Kind::Clinic,
+                };
+                (1, Some(kind))
+            }
+        };
+        phrases.extend(kind.map(|kind| Phrase {
+            kind,
+            start: at,
+            end: at + used,
+        }));
+        at += used;
+    }
+    phrases
+}
