@@ -262,6 +262,7 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         (next.verb, next.connector) = (fragment.verb, fragment.connector);
         next.asked |= fragment.asked;
         (next.all, next.count) = (next.all || fragment.all, next.count || fragment.count);
+        next.both |= fragment.both;
         next.who |= fragment.who;
         return true;
     }
@@ -524,7 +525,6 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !before.count
         && !before.has_data()
         && fragment.asks()
-        && !fragment.patients
         && !fragment.has_data()
         && fragment.connector == Connector::Comma
         && fragment.sentence == before.sentence

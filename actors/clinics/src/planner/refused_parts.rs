@@ -384,6 +384,16 @@ impl FragmentSplitter<'_> {
         if has_medicine && has("if se") && has("happen happens acontece") {
             return Err(PlanRefusal::Advice("if".to_owned()));
         }
+        // "can a person with epilepsy drive"
+        if let [may, article, whom, ..] = &self.pieces[..]
+            && is_one_of(&may.shown, MAY)
+            && is_one_of(&article.shown, "a an um uma")
+            && whom.tag == PhraseTag::Vocabulary(WordRole::OnePatient)
+            && fragment.topic.is_some()
+            && fragment.clinics.is_empty()
+        {
+            return Err(PlanRefusal::Advice(may.shown.clone()));
+        }
         for at in 1..self.pieces.len() {
             let (before, here) = (&*self.pieces[at - 1].shown, &*self.pieces[at].shown);
             let may = (is_one_of(before, MAY) && is_whom(at))

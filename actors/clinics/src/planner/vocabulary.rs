@@ -226,16 +226,16 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "age aged ages old older oldest young younger youngest elderly recent recently newest latest male males female \
          females man men woman women boy boys girl girls sorted sort average mg mcg ug ml adults child children \
-         teenager teenagers january february march april june july august september october november december monday \
-         tuesday wednesday thursday friday saturday sunday sixty seventy eighty ninety hundred forty fifty thirty \
+         teenager teenagers sixty seventy eighty ninety hundred forty fifty thirty \
          twenty idade anos ano recentes homens homem mulheres mulher idoso idosa idosos idosas jovens criancas maiores \
          menores masculino feminino newly stopped discontinued quit refused refuses declined parou pararam suspendeu suspenderam largou largaram recusou \
-         recusaram interrompeu interromperam janeiro fevereiro abril maio junho julho agosto setembro outubro novembro \
-         dezembro vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
+         recusaram interrompeu interromperam vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
         Filter,
     ),
     (
-        "today yesterday tomorrow week weeks month months year years tonight hoje ontem amanha semana semanas mes meses",
+        "january february march april june july august september october november december monday \
+         tuesday wednesday thursday friday saturday sunday janeiro fevereiro abril maio junho julho agosto setembro \
+         outubro novembro dezembro today yesterday tomorrow week weeks month months year years tonight hoje ontem amanha semana semanas mes meses",
         Time,
     ),
     (
@@ -250,7 +250,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "address addresses phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
          dob passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
-         identidade identidades contact contacts contato contatos",
+         identidade identidades contact contacts contato contatos insurance nif",
         Identity,
     ),
     (
@@ -322,6 +322,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          desse dessa neste nesta nesse nessa num numa nuns numas dum duma set sets conjunto conjuntos dx hx enumeration enumeracao revisao habitual habituais recon reconciliation \
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
+         pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
          side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
