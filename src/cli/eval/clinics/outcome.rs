@@ -93,8 +93,10 @@ pub(super) fn is_handled(
     match case.expect {
         Expectation::Answer => shown.status == "answered" && has_patients && has_clinics,
         Expectation::Nobody => says_nobody(shown) && patients.is_empty() && has_clinics,
-        Expectation::Clarify | Expectation::Refuse => {
-            shown.status == "failed" && shown.steps.is_empty() && !shown.text.trim().is_empty()
+        Expectation::Clarify => shown.status == "failed" && has_only_reason(shown),
+        // By whom doesn't matter.
+        Expectation::Refuse => {
+            matches!(&*shown.status, "failed" | "blocked") && has_only_reason(shown)
         }
         Expectation::Block => !shown.is_given() && trace.asked.is_empty(),
         Expectation::Partial => {
@@ -106,6 +108,11 @@ pub(super) fn is_handled(
             shown.status == "partial" && has_patients && case.down.iter().all(is_named)
         }
     }
+}
+
+/// Returns whether an answer shows a reason, and no result of a clinic.
+fn has_only_reason(shown: &ShownAnswer) -> bool {
+    shown.steps.is_empty() && !shown.text.trim().is_empty()
 }
 
 /// Returns whether an answer without patients says that there is none: it was answered, or every
