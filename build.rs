@@ -2,17 +2,16 @@
 
 use std::env;
 
-/// Profiles that are built for size (`dist`) fold functions with the same code, which saves about a
-/// megabyte. Only where the linker is known to do it: rustc's own on x86-64 Linux is LLD.
+/// Folds functions with the same code if the binary is built for size (profile `dist`), so that they
+/// share an address. Only where the linker is likely to do it: that of rustc on x86-64 Linux is LLD,
+/// unless an option chooses another.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let is = |name: &str, values: &[&str]| {
-        env::var(name).is_ok_and(|value| values.contains(&value.as_str()))
-    };
-    let is_small = is("OPT_LEVEL", &["s", "z"]);
-    let has_lld =
-        is("TARGET", &["x86_64-unknown-linux-gnu"]) && env::var_os("RUSTC_LINKER").is_none();
-    if is_small && has_lld {
+    let value = |name: &str| env::var(name).unwrap_or_default();
+    let is_small = matches!(&*value("OPT_LEVEL"), "s" | "z");
+    let is_chosen =
+        env::var_os("RUSTC_LINKER").is_some() || value("CARGO_ENCODED_RUSTFLAGS").contains("link");
+    if is_small && value("TARGET") == "x86_64-unknown-linux-gnu" && !is_chosen {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
 }

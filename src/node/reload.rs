@@ -231,6 +231,8 @@ impl Node {
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without changes before the file is read: editors write in several steps.
 const DEBOUNCE_DELAY: Duration = Duration::from_millis(100);
+/// Maximum number of such delays for a file that changes all the time.
+const DEBOUNCE_DELAYS_MAX: usize = 20;
 
 /// Watches a topology file, and SIGHUP as a request to reload. The file is polled: a folder in which a
 /// store is written too would report each write.
@@ -273,7 +275,9 @@ impl TopologyWatcher {
                 _ = self.hangup.recv() => true,
                 _ = self.polls.tick() => false,
             };
-            if !hung_up && !self.is_changed().await {
+            if hung_up {
+                self.last_version = FileVersion::of(&self.path);
+            } else if !self.is_changed().await {
                 continue;
             }
             let now = fs::read(&self.path).ok();
@@ -295,7 +299,7 @@ impl TopologyWatcher {
         if version == self.last_version {
             return false;
         }
-        loop {
+        for _ in 0..DEBOUNCE_DELAYS_MAX {
             sleep(DEBOUNCE_DELAY).await;
             let now = FileVersion::of(&self.path);
             if now == version {

@@ -33,7 +33,9 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use long_texts::{LONG_TEXTS_QUEUED_MAX, LongTextQueue, PRINCIPAL_LONG_TEXTS_QUEUED_MAX};
+use long_texts::{
+    LONG_TEXTS_QUEUED_MAX, LongTextQueue, PRINCIPAL_LONG_TEXTS_QUEUED_MAX, run_with_low_priority,
+};
 
 pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULE_WEIGHT_MAX, CUSTOM_RULES_MAX, CustomRule};
 pub use normalize::SCREEN_BYTES_MAX;
@@ -147,11 +149,10 @@ impl ConcurrentHandler<Screen> for Guardrail {
             };
             let screened = tokio::task::spawn_blocking(move || {
                 let _place = place;
-                screening.screen(&message)
+                run_with_low_priority(|| screening.screen(&message))
             });
-            screened
-                .await
-                .unwrap_or_else(|_| ScreenResult::blocked_by(GUARD_UNAVAILABLE_RULE))
+            let screened = screened.await.ok().flatten();
+            screened.unwrap_or_else(|| ScreenResult::blocked_by(GUARD_UNAVAILABLE_RULE))
         }
     }
 }

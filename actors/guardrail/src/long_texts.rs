@@ -20,6 +20,25 @@ pub(super) const LONG_TEXTS_QUEUED_MAX: usize = 128;
 /// all. A further one is blocked. Fixed.
 pub(super) const PRINCIPAL_LONG_TEXTS_QUEUED_MAX: usize = LONG_TEXTS_QUEUED_MAX / 4;
 
+/// Nice value of the threads that screen long texts, so that they take less of a core than requests
+/// that need it too. Fixed.
+pub(super) const LONG_TEXT_NICENESS: i32 = 5;
+
+/// Runs `work` on a thread of its own with [`LONG_TEXT_NICENESS`], and waits for it. Returns `None` if it
+/// panicked, or the thread couldn't be started.
+pub(super) fn run_with_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("long-text".to_owned());
+        let running = thread.spawn_scoped(scope, || {
+            // On Linux, this is the thread's own value. Elsewhere it would be that of the process.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::process::setpriority_process(None, LONG_TEXT_NICENESS);
+            work()
+        });
+        running.ok()?.join().ok()
+    })
+}
+
 /// Places to screen long texts, with the texts that wait for one.
 pub(super) struct LongTextQueue(Mutex<QueueState>);
 
@@ -157,6 +176,19 @@ mod tests {
 
     fn principal(id: &str) -> Principal {
         Principal::agent(id)
+    }
+
+    /// Goal: the priority is lowered of the work's own thread alone, and a panic is no result. Method: the
+    /// nice value within and after it.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn long_texts_have_low_priority() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        let within = run_with_low_priority(niceness);
+        assert_eq!(within, Some(before.max(LONG_TEXT_NICENESS)));
+        assert_eq!(niceness(), before);
+        assert_eq!(run_with_low_priority(|| panic!("as asked")), None::<()>);
     }
 
     /// Goal: principals take turns, and an abandoned text takes no place. Method: three texts of

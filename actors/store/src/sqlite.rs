@@ -42,8 +42,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// itself.
 const BUSY_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum size of the write-ahead log file after a checkpoint, in bytes; a larger file is
-/// truncated. From this size on, commits checkpoint the log themselves, so that it doesn't grow while
-/// the [`Checkpointer`] can't follow.
+/// truncated. From this size on, commits checkpoint the log too, if the [`Checkpointer`] isn't at it,
+/// and the periodic maintenance waits for a complete checkpoint.
 const WAL_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct SqliteBackend {
@@ -210,6 +210,10 @@ impl Backend for SqliteBackend {
         log.push("-wal");
         let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > WAL_BYTES_KEPT);
         if has_grown {
+            let _paused = match &self.writing {
+                Some(writing) => Some(writing.checkpointer.pause().await),
+                None => None,
+            };
             db.run("PRAGMA wal_checkpoint(TRUNCATE)").await
         } else {
             Ok(())

@@ -71,30 +71,28 @@ pub(super) fn share_between(
     }
 }
 
-/// Copies what a sentence asks of nobody in particular to a next one that is only patient ids: "meds?
+/// Copies what a first sentence asks of nobody in particular to a next one that is only patient ids: "meds?
 /// NEUR-010", "dose of levodopa? it's NEUR-015".
 fn ask_before_ids(fragments: &mut Vec<Fragment>) {
-    let asks_of_nobody = |f: &Fragment| {
-        let of_medicine = f.topic.as_ref().is_some_and(SearchTopic::has_medicine) && f.dose;
-        f.has_data()
-            && (f.has_no_object() || (of_medicine && f.clinics.is_empty()))
-            && !f.patients
-            && !f.who
-            && !f.pronoun
-            && f.left_out.is_none()
+    let [asked, next, ..] = &mut fragments[..] else {
+        return;
     };
-    let is_only_ids = |f: &Fragment| !f.ids.is_empty() && !f.has_subject() && f.left_out.is_none();
-    for at in (1..fragments.len()).rev() {
-        let (before, after) = fragments.split_at_mut(at);
-        let (Some(asked), Some(next)) = (before.last(), after.first_mut()) else {
-            continue;
-        };
-        if asked.sentence < next.sentence && asks_of_nobody(asked) && is_only_ids(next) {
-            next.record |= asked.record;
-            next.medication |= asked.medication;
-            next.dose |= asked.dose;
-            fragments.remove(at - 1);
-        }
+    let of_medicine = asked.topic.as_ref().is_some_and(SearchTopic::has_medicine) && asked.dose;
+    let asks_of_nobody = asked.has_data()
+        && (asked.has_no_object() || (of_medicine && asked.clinics.is_empty()))
+        && !asked.patients
+        && !asked.who
+        && !asked.pronoun
+        && !asked.count
+        && !asked.compare
+        && asked.rest.is_none()
+        && asked.left_out.is_none();
+    let is_only_ids = !next.ids.is_empty() && !next.has_subject() && next.left_out.is_none();
+    if asks_of_nobody && is_only_ids && next.sentence == asked.sentence + 1 {
+        next.record |= asked.record;
+        next.medication |= asked.medication;
+        next.dose |= asked.dose;
+        fragments.remove(0);
     }
 }
 

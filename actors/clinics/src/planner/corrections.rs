@@ -1,22 +1,23 @@
 //! Corrections of the asker: "dermatology, no wait, cardiology".
 
+use callboard_message::text::is_one_of;
+
 use super::phrases::RegistryPhrases;
 use super::reading::QuestionReading;
 use super::tags::{PhraseTag, next_phrase};
 use super::tokens::{QueryToken, looks_like_an_id};
+use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Words by which an asker takes the phrase before them back for the one after them, in folded form.
-const CUES: [&str; 22] = [
+const CUES: [&str; 20] = [
     "no wait",
     "wait no",
     "scratch that",
     "strike that",
-    "make that",
     "i mean",
     "i meant",
     "or rather",
-    "correction",
     "quer dizer",
     "quero dizer",
     "queria dizer",
@@ -33,15 +34,23 @@ const CUES: [&str; 22] = [
 ];
 /// Words that take a phrase back if a sign stands on both sides: "DERM-011, no, DERM-012".
 const NEGATIONS: [&str; 3] = ["no", "nao", "nope"];
+/// Cues that also introduce what narrows a question: "I mean those with angina". The new phrase follows
+/// them at once.
+const WEAK_CUES: [&str; 2] = ["i mean", "i meant"];
+/// Words that may stand between a phrase and the cue that takes it back, beside fillers.
+const INTERJECTIONS: &str = "hmm hm uh um er ah ai oh ops oops";
 /// Maximum tokens between a cue and the phrase that it takes back, and between it and the new one.
 const TOKENS_BETWEEN_MAX: usize = 6;
+/// Number of tokens before a phrase in which a negation refers to it.
+const NEGATION_TOKENS: usize = 3;
 
 /// Kind of a phrase that may be taken back. One is corrected by another of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Clinic,
     Id,
-    Topic,
+    Condition,
+    Medicine,
 }
 
 /// Phrase of a question, from its first token to behind its last one.
@@ -51,7 +60,8 @@ struct Phrase {
     end: usize,
 }
 
-/// Removes what the asker takes back, with the words that say so.
+/// Removes what the asker takes back, with the words that say so. Only fillers may stand between, and no
+/// negation before: else the question is left as it is.
 pub(super) fn without_retracted(
     tokens: &[QueryToken],
     registry: &ClinicRegistry,
@@ -76,7 +86,9 @@ pub(super) fn without_retracted(
         if let (Some(old), Some(new)) = (before, after)
             && old.kind == new.kind
             && start - old.end <= TOKENS_BETWEEN_MAX
-            && new.start - end <= TOKENS_BETWEEN_MAX
+            && new.start - end <= between_max(&tokens[start..end])
+            && tokens[old.end..start].iter().all(means_nothing)
+            && !is_negated(tokens, old.start)
         {
             kept.extend_from_slice(&tokens[from..old.start]);
             let is_sign = |token: &&QueryToken| token.as_word().is_none();
@@ -87,12 +99,40 @@ pub(super) fn without_retracted(
     kept
 }
 
-/// Returns the number of tokens of the cue at `at`; `None` if there is none. Signs within a cue don't
-/// count as words: "no, wait".
+/// Returns how many tokens may stand between a cue and the new phrase.
+fn between_max(cue: &[QueryToken]) -> usize {
+    let words: Vec<&str> = cue
+        .iter()
+        .filter_map(QueryToken::as_word)
+        .map(|word| word.folded.as_str())
+        .collect();
+    match WEAK_CUES.contains(&&*words.join(" ")) {
+        true => 1,
+        false => TOKENS_BETWEEN_MAX,
+    }
+}
+
+fn means_nothing(token: &QueryToken) -> bool {
+    token.as_word().is_none_or(|word| {
+        word_role(&word.folded) == Some(WordRole::Filler) || is_one_of(&word.folded, INTERJECTIONS)
+    })
+}
+
+fn is_negated(tokens: &[QueryToken], at: usize) -> bool {
+    let before = &tokens[at.saturating_sub(NEGATION_TOKENS)..at];
+    let mut words = before.iter().filter_map(QueryToken::as_word);
+    words.any(|word| {
+        let role = word_role(&word.folded);
+        matches!(role, Some(WordRole::Negation | WordRole::Ignore)) || word.folded == "no"
+    })
+}
+
+/// Returns the number of tokens of the cue at `at`; `None` if there is none. A cue stands
+/// after a sign, or begins with `or`. Signs within it don't count as words: "no, wait".
 fn cue_tokens(tokens: &[QueryToken], at: usize) -> Option<usize> {
     let word = |at: usize| tokens.get(at)?.as_word().map(|word| word.folded.as_str());
     word(at)?;
-    let is_cue = |cue: &&str| {
+    let is_cue = |cue: &str| {
         let mut next = at;
         cue.split(' ').enumerate().try_for_each(|(nth, part)| {
             if nth > 0 && tokens.get(next) == Some(&QueryToken::Join) {
@@ -102,15 +142,15 @@ fn cue_tokens(tokens: &[QueryToken], at: usize) -> Option<usize> {
         })?;
         Some(next - at)
     };
-    if let Some(used) = CUES.iter().find_map(|cue| is_cue(&cue)) {
+    let before = at.checked_sub(1).map(|at| &tokens[at]);
+    let is_apart = before.is_some_and(|token| token.as_word().is_none())
+        || word(at).is_some_and(|word| matches!(word, "or" | "ou"));
+    if let (true, Some(used)) = (is_apart, CUES.iter().find_map(|cue| is_cue(cue))) {
         return Some(used);
     }
-    let is_sign = |at: Option<usize>| {
-        let token = at.and_then(|at| tokens.get(at));
-        token.is_some_and(|token| token.as_word().is_none())
-    };
+    let is_join = |token: Option<&QueryToken>| token == Some(&QueryToken::Join);
     let is_negation = word(at).is_some_and(|word| NEGATIONS.contains(&word));
-    (is_negation && is_sign(at.checked_sub(1)) && is_sign(Some(at + 1))).then_some(1)
+    (is_negation && is_join(before) && is_join(tokens.get(at + 1))).then_some(1)
 }
 
 fn read_phrases(
@@ -127,7 +167,8 @@ fn read_phrases(
                 let kind = match phrase.tag {
                     PhraseTag::Clinic(..) => Some(Kind::Clinic),
                     PhraseTag::Id(..) => Some(Kind::Id),
-                    PhraseTag::Term(_) => Some(Kind::Topic),
+                    PhraseTag::Term(term) if term.is_medicine => Some(Kind::Medicine),
+                    PhraseTag::Term(_) => Some(Kind::Condition),
                     _ => None,
                 };
                 (used, kind)

@@ -246,18 +246,18 @@ impl FragmentSplitter<'_> {
     /// Refuses a complaint of the user's own, such as `I have chest pain`.
     pub(super) fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
         const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
-        const WORK: &str =
-            "preparar rever escrever estudar recolher preparando revendo escrevendo estudando";
-        let has_to = |at: usize| self.pieces.get(at + 1).is_some_and(|p| p.shown == "to");
         // "I'm auditing anticoagulation", "estou a preparar": work, no complaint
+        const AT_WORK: &str = "i'm i've estou";
+        const WORK: &str = "auditing preparing reviewing writing studying collecting compiling teaching organizing organising \
+             preparar rever escrever estudar recolher preparando revendo escrevendo estudando";
+        let has_to = |at: usize| self.pieces.get(at + 1).is_some_and(|p| p.shown == "to");
         let is_work = |at: usize| {
             let mut after = self.pieces[at + 1..].iter().filter(|p| p.shown != "a");
-            after
-                .next()
-                .is_some_and(|p| p.shown.ends_with("ing") || is_one_of(&p.shown, WORK))
+            is_one_of(&self.pieces[at].shown, AT_WORK)
+                && after.next().is_some_and(|p| is_one_of(&p.shown, WORK))
         };
         let is_own = |(at, piece): (usize, &TaggedPhrase)| {
-            if is_work(at) && !piece.shown.starts_with("m") {
+            if is_work(at) {
                 return false;
             }
             let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);

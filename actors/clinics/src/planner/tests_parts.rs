@@ -192,3 +192,59 @@ fn each_patients_data() {
         ),
     ]);
 }
+
+/// Goal: what the asker takes back isn't asked, and nothing else is lost. Method: corrections of each kind, and
+/// questions with the same words that correct nothing.
+#[test]
+fn corrections_of_the_asker() {
+    check(&[
+        (
+            "List dermatology, no wait, cardiology patients",
+            "a:list_patients",
+        ),
+        (
+            "Chart for CARD-003. Hmm, scratch that, CARD-013.",
+            "a:get_patient(CARD-013)",
+        ),
+        ("abre DERM-011, não, DERM-012", "b:get_patient(DERM-012)"),
+        (
+            "Who has acne, sorry, I meant psoriasis",
+            "b:query(psoriasis)",
+        ),
+        ("meds? CARD-024", "a:check_medications(CARD-024)"),
+    ]);
+    let both = |query: &str, parts: [&str; 2]| {
+        let plan = planned(three_clinics(), query);
+        assert!(
+            parts.iter().all(|part| plan.contains(part)),
+            "{query}: {plan}"
+        );
+    };
+    both(
+        "CARD-001's medications, I mean CARD-002",
+        ["CARD-001", "CARD-002"],
+    );
+    both(
+        "patients with psoriasis, I mean those with acne",
+        ["psoriasis", "acne"],
+    );
+    both(
+        "acne patients in dermatology? No? In cardiology?",
+        ["a:", "b:"],
+    );
+}
+
+/// Goal: work is no complaint of the asker's own. Method: sentences of both kinds.
+#[test]
+fn own_complaints_are_advice() {
+    check_refused(&[
+        ("I'm having chest pain", "physician's judgement"),
+        ("I have itching", "physician's judgement"),
+        ("I'm taking losartan, is that ok", "physician's judgement"),
+        ("estou com dor de cabeça", "physician's judgement"),
+    ]);
+    check(&[(
+        "I'm auditing psoriasis. Who has psoriasis?",
+        "b:query(psoriasis)",
+    )]);
+}

@@ -322,7 +322,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          desse dessa neste nesta nesse nessa num numa nuns numas dum duma set sets conjunto conjuntos dx hx enumeration enumeracao revisao habitual habituais recon reconciliation \
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
-         pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
+         auditing pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
          side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),

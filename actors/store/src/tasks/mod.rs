@@ -404,8 +404,8 @@ impl TaskStore for SqlTasks {
             owner: owner.clone(),
             tasks_max,
         };
-        let deleted = self.core.writer.submit(delete).await?;
-        let count = deleted.len();
+        // Another node may have deleted some meanwhile, which makes room too.
+        let (count, deleted) = self.core.writer.submit(delete).await?;
         self.forget(deleted);
         Ok(count)
     }

@@ -313,7 +313,8 @@ pub(super) struct DeleteEndedTasks {
 }
 
 impl WriteOp for DeleteEndedTasks {
-    type Output = Vec<DeletedTask>;
+    /// Number of tasks that were chosen, and those of them that this write deleted.
+    type Output = (usize, Vec<DeletedTask>);
     const NAME: &'static str = "task.evict";
     const CHANGES_TASKS: bool = true;
 
@@ -323,14 +324,18 @@ impl WriteOp for DeleteEndedTasks {
 
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let sql = "SELECT id FROM task WHERE scope = $1 AND owner = $2 \
-                   AND state IN ('completed', 'failed', 'canceled', 'rejected') ORDER BY number LIMIT $3";
-        let args = args![&self.scope, self.owner.as_str(), self.tasks_max];
+                   AND CAST($4 AS TEXT) LIKE '%,' || state || ',%' ORDER BY number LIMIT $3";
+        let ended = TaskState::ALL
+            .into_iter()
+            .filter(|state| state.is_terminal());
+        let ended = ended.fold(",".to_owned(), |all, state| all + state.as_str() + ",");
+        let args = args![&self.scope, self.owner.as_str(), self.tasks_max, &ended];
         let rows = tx.db.rows(sql, &args).await?;
         let mut deleted = Vec::with_capacity(rows.len());
         for row in &rows {
             deleted.extend(delete_rows(tx, &row.get(0)?).await?);
         }
-        Ok(deleted)
+        Ok((rows.len(), deleted))
     }
 }
 

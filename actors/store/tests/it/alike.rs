@@ -80,7 +80,7 @@ enum Act {
     Release(TaskId, u64, ReleaseReason),
     Cancel(TaskId),
     Forget(TaskId),
-    ForgetEnded(usize),
+    ForgetEnded(&'static str, &'static str, usize),
 }
 
 /// Returns a task whose name is mostly new, and which mostly refers to existing ones.
@@ -161,7 +161,17 @@ impl Act {
             34 => Self::Release(some, epoch, ReleaseReason::Waiting),
             35 => Self::Release(some, epoch, ReleaseReason::Interrupted),
             36..38 => Self::Cancel(some),
-            38 => Self::ForgetEnded(random.random_range(0..3)),
+            38 => {
+                // Mostly of the only scope and owner with tasks.
+                let places = [
+                    ("agent", "ann"),
+                    ("agent", "ann"),
+                    ("agent", "bob"),
+                    ("other", "ann"),
+                ];
+                let (scope, owner) = places[random.random_range(0..places.len())];
+                Self::ForgetEnded(scope, owner, random.random_range(0..3))
+            }
             _ => Self::Forget(some),
         }
     }
@@ -234,12 +244,9 @@ impl Act {
                     .map(|task| task.state)
             ),
             Self::Forget(id) => format!("{:?}", tasks.delete(id).await),
-            Self::ForgetEnded(tasks_max) => {
-                let owner = TaskOwner::from_principal(&Principal::agent("ann"), None);
-                format!(
-                    "{:?}",
-                    tasks.delete_ended("agent", &owner, *tasks_max).await
-                )
+            Self::ForgetEnded(scope, owner, tasks_max) => {
+                let owner = TaskOwner::from_principal(&Principal::agent(*owner), None);
+                format!("{:?}", tasks.delete_ended(scope, &owner, *tasks_max).await)
             }
         }
     }

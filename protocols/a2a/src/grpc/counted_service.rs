@@ -71,6 +71,10 @@ where
             drop(held);
             response.map(|response| {
                 response.map(|body| {
+                    // An error is in the headers, which end the stream then.
+                    if http_body::Body::is_end_stream(&body) {
+                        return body;
+                    }
                     let unread = UnreadChunk::new(&account);
                     Body::new(CountedBody { body, unread })
                 })
@@ -80,7 +84,8 @@ where
     }
 }
 
-/// Body of a response that passes large messages on in parts, as fast as the client reads.
+/// Body of a response that passes large messages on in parts, as fast as the client reads. If the
+/// budget closes it, the stream is reset.
 struct CountedBody {
     body: Body,
     unread: Arc<UnreadChunk>,

@@ -175,9 +175,10 @@ impl UpstreamProxy {
     }
 
     /// Returns the server's description: that of an open connection if there is one, so that a client
-    /// which only begins a session starts no process of the server. Otherwise connects: a server that is
-    /// started at boot for all callers, another one for this caller. If that fails or takes longer than
-    /// [`DESCRIBE_TIMEOUT`], returns the last known description, or the error if there is none.
+    /// which only begins a session starts no process of the server. Otherwise connects: with
+    /// [`StartMode::Boot`] by the connection of all callers, which is about to be opened, with
+    /// [`StartMode::Demand`] by the caller's. If that fails or takes longer than [`DESCRIBE_TIMEOUT`],
+    /// returns the last known description, or the error if there is none.
     async fn describe(&self, cx: &Context) -> Result<Box<RawValue>, Failure> {
         if let Some(session) = self.pool.open_session() {
             return Ok(session.about.to_raw());
