@@ -34,9 +34,9 @@ const CUES: [&str; 20] = [
 ];
 /// Words that take a phrase back if a sign stands on both sides: "DERM-011, no, DERM-012".
 const NEGATIONS: [&str; 3] = ["no", "nao", "nope"];
-/// Cues that also introduce what narrows a question: "I mean those with angina". The new phrase follows
-/// them at once.
-const WEAK_CUES: [&str; 2] = ["i mean", "i meant"];
+/// Beginning of cues that also introduce what narrows a question: "I mean those with angina". The new
+/// phrase follows them at once.
+const WEAK_CUE: &str = "i";
 /// Words that may stand between a phrase and the cue that takes it back, beside fillers.
 const INTERJECTIONS: &str = "hmm hm uh um er ah ai oh ops oops";
 /// Maximum tokens between a cue and the phrase that it takes back, and between it and the new one.
@@ -101,12 +101,8 @@ pub(super) fn without_retracted(
 
 /// Returns how many tokens may stand between a cue and the new phrase.
 fn between_max(cue: &[QueryToken]) -> usize {
-    let words: Vec<&str> = cue
-        .iter()
-        .filter_map(QueryToken::as_word)
-        .map(|word| word.folded.as_str())
-        .collect();
-    match WEAK_CUES.contains(&&*words.join(" ")) {
+    let first = cue.first().and_then(QueryToken::as_word);
+    match first.is_some_and(|word| word.folded == WEAK_CUE) {
         true => 1,
         false => TOKENS_BETWEEN_MAX,
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use callboard_message::DataClass;
+use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
     AuditStore, ClaimRequest, ClaimedTask, CreateOutcome, JournalError, JournalResult, Lease,
     NewTask, ReleaseReason, TASK_BATCH_MAX, Task, TaskActor, TaskError, TaskEvent, TaskFilter,
@@ -256,9 +256,7 @@ impl TaskStore for SqlTasks {
             .into_iter()
             .flatten()
             .try_for_each(check_storable)?;
-        let states = filter.states.iter().fold(String::new(), |all, state| {
-            format!("{all},{},", state.as_str())
-        });
+        let states = listed_states(filter.states.iter().copied());
         let which = match (scope, owner, parent) {
             (_, _, Some(_)) => 2,
             (Some(_), Some(_), None) => 1,
@@ -425,6 +423,13 @@ impl TaskStore for SqlTasks {
     fn worker_id(&self) -> &str {
         &self.core.worker
     }
+}
+
+/// Returns the states as the parameter of `LIKE '%,' || state || ',%'`; empty without any.
+fn listed_states(states: impl Iterator<Item = TaskState>) -> String {
+    states
+        .map(|state| format!(",{},", state.as_str()))
+        .collect()
 }
 
 /// Reads the columns `number, bytes` of a row.

@@ -8,6 +8,7 @@ use callboard_runtime::{
     ClaimRequest, Lease, LeaseView, ReleaseReason, Task, TaskId, TaskOwner, TaskResult, TaskStep,
 };
 
+use super::listed_states;
 use super::ready::{ExceptOwners, READY_TASKS};
 use super::row::{TaskRecord, lease_end, task_record};
 use super::tx_tasks::{OwnedTaskActor, TaskWriteError, TxContext, TxTasks};
@@ -325,10 +326,8 @@ impl WriteOp for DeleteEndedTasks {
     async fn run(&mut self, tx: &mut Tx) -> sqlx::Result<Self::Output> {
         let sql = "SELECT id FROM task WHERE scope = $1 AND owner = $2 \
                    AND CAST($4 AS TEXT) LIKE '%,' || state || ',%' ORDER BY number LIMIT $3";
-        let ended = TaskState::ALL
-            .into_iter()
-            .filter(|state| state.is_terminal());
-        let ended = ended.fold(",".to_owned(), |all, state| all + state.as_str() + ",");
+        let states = TaskState::ALL.into_iter();
+        let ended = listed_states(states.filter(|state| state.is_terminal()));
         let args = args![&self.scope, self.owner.as_str(), self.tasks_max, &ended];
         let rows = tx.db.rows(sql, &args).await?;
         let mut deleted = Vec::with_capacity(rows.len());

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use callboard_rpc::ListenerBuffers;
-use callboard_rpc::serve::buffers::{RESPONSE_PART_BYTES_MAX, UnreadChunk};
+use callboard_rpc::serve::buffers::UnreadChunk;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::StreamExt;
 use http_body::Frame;
@@ -104,8 +104,7 @@ impl http_body::Body for CountedBody {
             Some(part) => Some(part),
             None => match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if data.len() > RESPONSE_PART_BYTES_MAX => this.unread.put(data),
-                    Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                    Ok(data) => this.unread.put(data),
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 other => return Poll::Ready(other),

@@ -24,7 +24,7 @@ use crate::{
 
 /// Maximum size of the parts in which a response is written, in bytes. The server copies a part to
 /// its own buffer, and takes the next one when the client has read enough.
-pub const RESPONSE_PART_BYTES_MAX: usize = 64 * 1024;
+const RESPONSE_PART_BYTES_MAX: usize = 64 * 1024;
 
 /// Records the principal of a request, whose share its bytes count in.
 pub(crate) fn record_owner(request: &HttpRequest, principal: &Principal) {
@@ -162,9 +162,12 @@ impl UnreadChunk {
         self.held.track(|| self.buffered_bytes());
     }
 
-    /// Keeps a chunk of more than [`RESPONSE_PART_BYTES_MAX`] and returns its first part. The previous
-    /// chunk must have been taken whole.
+    /// Returns the first part of a chunk, and keeps the rest. A small chunk is its only part, and doesn't
+    /// count. The previous chunk must have been taken whole.
     pub fn put(&self, chunk: Bytes) -> Option<io::Result<Bytes>> {
+        if chunk.len() <= RESPONSE_PART_BYTES_MAX {
+            return Some(Ok(chunk));
+        }
         {
             let mut unread = self.bytes.lock();
             unread.chunk_bytes = chunk.len();
@@ -174,8 +177,7 @@ impl UnreadChunk {
         self.next_part()
     }
 
-    /// Returns the next part of the present chunk, at most [`RESPONSE_PART_BYTES_MAX`]; `None` if there
-    /// is none.
+    /// Returns the next part of the present chunk, at most 64 KiB; `None` if there is none.
     ///
     /// # Errors
     /// [`ConnectionAborted`](io::ErrorKind::ConnectionAborted) if the budget has closed it for the
@@ -230,7 +232,7 @@ impl MessageBody for CountedBody {
         let part = match this.unread.next_part() {
             Some(part) => Some(part),
             None => match ready!(Pin::new(&mut this.body).poll_next(cx)) {
-                Some(Ok(chunk)) if chunk.len() > RESPONSE_PART_BYTES_MAX => this.unread.put(chunk),
+                Some(Ok(chunk)) => this.unread.put(chunk),
                 other => return Poll::Ready(other),
             },
         };

@@ -51,7 +51,7 @@ fn weight(feature: u32) -> i32 {
         .map_or(0, |byte| i32::from(byte.cast_signed()))
 }
 
-/// SentenceScore of a sentence by its words.
+/// Score of a sentence by its words.
 pub(super) struct SentenceScore {
     words: i32,
     scale: f32,
