@@ -180,7 +180,7 @@ macro_rules! table {
 }
 
 /// Every table of the schema except `meta`, which describes the database itself.
-static TABLES: [TableCopy; 11] = [
+static TABLES: [TableCopy; 12] = [
     table!("writer", "name, epoch, run, since_ms, closed", b"tntnn"),
     table!("stream", "name, last", b"tn"),
     table!("record", "stream, number, key, at_ms, body", b"tntnt"),
@@ -191,6 +191,7 @@ static TABLES: [TableCopy; 11] = [
          last_event, bytes, body",
         b"tnttttttttttnnntnnnnnnnnt"
     ),
+    table!("task_request", "number, body", b"nt"),
     table!("task_need", "task, needs", b"tt"),
     table!(
         "task_event",

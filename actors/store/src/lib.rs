@@ -48,7 +48,7 @@ pub use options::{Retention, StoreOptions, WRITER_NAME_BYTES_MAX};
 pub use read_only_store::ReadOnlyStore;
 pub use retention::CleanupReport;
 pub use sql_store::SqlStore;
-pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
+pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX, REQUEST_ROW_BYTES_MIN};
 pub use tx::CLEANUP_ROWS_MAX;
 pub use writer::{
     BATCH_BYTES_MAX, BATCH_LARGE_BYTES_MIN, BATCH_WRITES_MAX, LARGE_WRITE_BYTES_MIN, StoreMetrics,

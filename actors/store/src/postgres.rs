@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/postgres/0002.sql"),
     include_str!("schema/postgres/0003.sql"),
     include_str!("schema/postgres/0004.sql"),
+    include_str!("schema/postgres/0005.sql"),
 ];
 /// Newest schema version of this program.
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

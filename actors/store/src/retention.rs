@@ -207,6 +207,11 @@ async fn remove_tasks(db: &mut DbConnection, before: i64, now: i64) -> sqlx::Res
     let ids = serde_json::Value::from(ids).to_string();
     let mut removed = 0;
     for sql in [
+        of_ids!(
+            "DELETE FROM task_request WHERE number IN (SELECT number FROM task WHERE id",
+            ")",
+            ")"
+        ),
         of_ids!("DELETE FROM task_event WHERE task"),
         of_ids!("DELETE FROM task_need WHERE task"),
         of_ids!("DELETE FROM task WHERE id"),

@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/sqlite/0002.sql"),
     include_str!("schema/sqlite/0003.sql"),
     include_str!("schema/sqlite/0004.sql"),
+    include_str!("schema/sqlite/0005.sql"),
 ];
 /// Newest schema version of this program.
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -296,14 +296,15 @@ impl Row {
             BackendRow::Sqlite(row) => row.columns().iter().map(sqlx::Column::name).collect(),
             BackendRow::Postgres(row) => row.names(),
         };
-        let tables = self
-            .statement
-            .split("FROM ")
-            .skip(1)
-            .filter_map(|rest| rest.split([' ', ')']).next());
-        let table = tables
-            .into_iter()
-            .find(|table| table.starts_with(|c: char| c.is_ascii_lowercase()));
+        // Not that of a column which is itself a query.
+        let tables = self.statement.match_indices("FROM ").map(|(at, from)| {
+            let (before, rest) = (&self.statement[..at], &self.statement[at + from.len()..]);
+            let (open, closed) = (before.matches('(').count(), before.matches(')').count());
+            let name = rest.split([' ', ')']).next().unwrap_or_default();
+            (open.saturating_sub(closed), name)
+        });
+        let named = tables.filter(|(_, name)| name.starts_with(|c: char| c.is_ascii_lowercase()));
+        let table = named.min_by_key(|(depth, _)| *depth).map(|(_, name)| name);
         let key = names
             .iter()
             .position(|name| matches!(*name, "id" | "number" | "key"))

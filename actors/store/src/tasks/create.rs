@@ -10,7 +10,9 @@ use callboard_runtime::{
 };
 
 use super::of_ids;
-use super::row::{TaskRecord, columns, id_list, task_record, truncate_to_ms};
+use super::row::{
+    REQUEST_ROW_BYTES_MIN, TaskRecord, columns, id_list, task_record, truncate_to_ms,
+};
 use super::tx_tasks::{TaskWriteError, TxContext, TxTasks};
 use crate::sql::{BulkStatement, DbConnection, Sql, SqlArg, args};
 use crate::tx::{Tx, WriteOp};
@@ -187,11 +189,16 @@ impl CreateTasks {
                     .insert_request(&task.id, request, self.context.write_id);
             }
             let held_by = is_held.then(|| worker.to_string());
+            let request_bytes = task
+                .request
+                .as_ref()
+                .map_or(0, |request| request.get().len());
             let stored = TaskRecord {
                 task,
                 epoch: 0,
                 request_digest: request_mark,
                 held_by,
+                has_request_row: request_bytes >= REQUEST_ROW_BYTES_MIN,
             };
             rows.push((stored.body()?, stored));
         }
@@ -200,6 +207,14 @@ impl CreateTasks {
             .flat_map(|(body, stored)| task_row(stored, body))
             .collect();
         INSERT.execute(&mut tx.db, &values).await?;
+        for (_, stored) in &rows {
+            if let Some(request) = stored.request_row() {
+                let sql = "INSERT INTO task_request (number, body) VALUES ($1, $2)";
+                tx.db
+                    .execute(sql, &args![stored.task.number, request])
+                    .await?;
+            }
+        }
         let needs = fresh.iter().flat_map(|new| {
             new.needs
                 .iter()
@@ -295,7 +310,7 @@ fn task_row<'a>(stored: &'a TaskRecord, body: &'a str) -> [SqlArg<'a>; 20] {
         task.updated,
         task.deadline,
         task.expires,
-        body.len(),
+        stored.row_bytes(body),
         &stored.request_digest,
         body
     ]

@@ -34,6 +34,7 @@ use steps::{
 use tx_tasks::TxContext;
 
 pub use create::GRAPH_TASKS_MAX;
+pub use row::REQUEST_ROW_BYTES_MIN;
 pub use steps::CLAIM_TASKS_MAX;
 
 /// Maximum total size of the bodies that one read returns, in bytes. Further rows are returned by

@@ -18,7 +18,8 @@ macro_rules! columns {
     () => {
         "id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, children_open, cancel, \
          lease_by, lease_epoch, lease_until_ms, created_ms, updated_ms, deadline_ms, expires_ms, last_event, \
-         request_mark, body"
+         request_mark, body, \
+         (SELECT r.body FROM task_request AS r WHERE r.number = task.number)"
     };
 }
 pub(super) use columns;
@@ -33,7 +34,13 @@ pub(super) struct TaskRecord {
     pub(super) request_digest: String,
     /// Worker in whose memory the task's bodies are, if they must not be stored on disk.
     pub(super) held_by: Option<String>,
+    /// Whether the request has a row of its own, so that a step doesn't write it again.
+    pub(super) has_request_row: bool,
 }
+
+/// Size from which a request is stored in a row of its own, in bytes. A smaller one is part of the
+/// task's row, which has room for it in a page of the database. Fixed.
+pub const REQUEST_ROW_BYTES_MIN: usize = 4 * 1024;
 
 #[derive(Serialize)]
 struct TaskBodyRef<'a> {
@@ -98,7 +105,7 @@ impl TaskRecord {
         let task = &self.task;
         encode_json(&TaskBodyRef {
             principal: &task.principal,
-            request: task.request.as_deref(),
+            request: task.request.as_deref().filter(|_| !self.has_request_row),
             needs: &task.needs,
             extra: &task.extra,
             said: task.status_message.as_deref(),
@@ -108,6 +115,21 @@ impl TaskRecord {
             held_by: self.held_by.as_deref(),
             lost_workers: NonZeroU32::new(task.lost_workers),
         })
+    }
+
+    /// Returns the text of the request's own row; `None` without such a row.
+    pub(super) fn request_row(&self) -> Option<&str> {
+        let request = self
+            .task
+            .request
+            .as_deref()
+            .filter(|_| self.has_request_row);
+        request.map(RawValue::get)
+    }
+
+    /// Returns the bytes that the task's rows have with this body.
+    pub(super) fn row_bytes(&self, body: &str) -> usize {
+        body.len() + self.request_row().map_or(0, str::len)
     }
 
     /// Returns the end of the task's lease in Unix milliseconds; `None` without a lease.
@@ -121,6 +143,11 @@ impl TaskRecord {
 
 pub(super) fn task_record(row: &Row) -> sqlx::Result<TaskRecord> {
     let body: TaskBody = row.json(23)?;
+    let request_row = row.get::<Option<&str>>(24)?;
+    let request = match request_row {
+        Some(_) => Some(row.json(24)?),
+        None => body.request,
+    };
     let epoch = row.get(15)?;
     let lease = row
         .get::<Option<String>>(14)?
@@ -138,7 +165,7 @@ pub(super) fn task_record(row: &Row) -> sqlx::Result<TaskRecord> {
         key: row.get(4)?,
         agent: row.get(6)?,
         message: row.get(7)?,
-        request: body.request,
+        request,
         class: row.get(8)?,
         on_restart: row.get(9)?,
         parent: row.get(5)?,
@@ -171,6 +198,7 @@ pub(super) fn task_record(row: &Row) -> sqlx::Result<TaskRecord> {
         epoch,
         request_digest: row.get(22)?,
         held_by: body.held_by,
+        has_request_row: request_row.is_some(),
     })
 }
 
@@ -266,6 +294,7 @@ mod tests {
                 epoch: 3,
                 request_digest: "m".into(),
                 held_by: Some("node#1".into()),
+                has_request_row: false,
             };
             let body = stored.body().unwrap();
             let back: TaskBody = serde_json::from_str(&body).unwrap();

@@ -342,6 +342,7 @@ impl WriteOp for DeleteEndedTasks {
 async fn delete_rows(tx: &mut Tx, id: &TaskId) -> sqlx::Result<Option<DeletedTask>> {
     let args = args![id.as_str()];
     for sql in [
+        "DELETE FROM task_request WHERE number IN (SELECT number FROM task WHERE id = $1)",
         "DELETE FROM task_event WHERE task = $1",
         "DELETE FROM task_need WHERE task = $1",
         "DELETE FROM task_need WHERE needs = $1",

@@ -366,7 +366,7 @@ async fn update_row(tx: &mut Tx, stored: &TaskRecord, has_stepped: bool) -> sqlx
         stored.lease_until_ms(),
         task.updated,
         task.last_event,
-        body.len(),
+        stored.row_bytes(&body),
         body.as_str()
     ];
     let (sql, args) = if has_stepped {

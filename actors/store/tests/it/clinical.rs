@@ -49,6 +49,7 @@ async fn dumped(opened: &Opened) -> String {
     let mut all = String::new();
     for table in [
         "SELECT t::text FROM task AS t",
+        "SELECT t::text FROM task_request AS t",
         "SELECT t::text FROM task_event AS t",
         "SELECT t::text FROM audit AS t",
     ] {

@@ -30,6 +30,7 @@ mod notes;
 /// Opening of files that are foreign, damaged, locked or not writable.
 mod open;
 /// Cleanup removes data past its retention, and nothing else.
+mod requests;
 mod retention;
 /// Sample data: one of every kind of stored item.
 mod samples;

@@ -259,8 +259,8 @@ async fn a_newer_store_is_left_alone() {
             matches!(
                 error,
                 StoreError::NewerSchema {
-                    found: 5,
-                    known: 4,
+                    found: 6,
+                    known: 5,
                     ..
                 }
             ),
@@ -268,12 +268,12 @@ async fn a_newer_store_is_left_alone() {
         );
         let said = error.to_string();
         assert!(
-            said.contains("has schema 5; this callboard knows 4: run the newer version"),
+            said.contains("has schema 6; this callboard knows 5: run the newer version"),
             "{said}"
         );
     };
     let (_folder, file) = filled().await;
-    raw(&file, "PRAGMA user_version = 5").await;
+    raw(&file, "PRAGMA user_version = 6").await;
     let before = fs::read(&file).unwrap();
     is_newer(refused(&file).await);
     is_newer(
@@ -289,7 +289,7 @@ async fn a_newer_store_is_left_alone() {
     };
     opened.sql.close().await;
     opened
-        .raw("UPDATE meta SET value = '5' WHERE name = 'schema'")
+        .raw("UPDATE meta SET value = '6' WHERE name = 'schema'")
         .await;
     is_newer(
         SqlStore::open(&opened.options())

@@ -95,11 +95,13 @@ async fn tasks() {
         task(opened, 6, "needed", "completed", None, OLD).await;
         task(opened, 7, "child of old", "rejected", Some("old"), OLD).await;
         opened.raw("INSERT INTO task_need (task, needs) VALUES ('waits', 'needed'), ('old', 'child of old')").await;
+        opened.raw("INSERT INTO task_request (number, body) VALUES (1, '{}'), (3, '{}')").await;
         let cleaned = opened.sql.clean().await.unwrap();
         assert_eq!(cleaned.tasks, 2, "{cleaned:?}");
         assert_eq!(opened.number("SELECT count(*) FROM task WHERE id IN ('old', 'child of old')").await, 0);
         assert_eq!(opened.number("SELECT count(*) FROM task_event").await, 5);
         assert_eq!(opened.number("SELECT count(*) FROM task_need").await, 1);
+        assert_eq!(opened.number("SELECT count(*) FROM task_request").await, 1);
         assert!(opened.sql.clean().await.unwrap().is_empty());
     })
     .await;

@@ -24,11 +24,11 @@ async fn tasks(body: impl AsyncFn(Arc<dyn TaskStore>)) {
     .await;
 }
 
-fn of(opened: &Opened) -> Arc<dyn TaskStore> {
+pub fn of(opened: &Opened) -> Arc<dyn TaskStore> {
     opened.sql.tasks(Arc::new(MemoryAuditStore::default()))
 }
 
-fn new(id: &str) -> NewTask {
+pub fn new(id: &str) -> NewTask {
     let expires = SystemTime::now() + HOUR;
     NewTask {
         id: TaskId::new(id).unwrap(),
@@ -43,13 +43,13 @@ fn ids(names: &[&str]) -> Vec<TaskId> {
         .collect()
 }
 
-fn done() -> Vec<TaskStep> {
+pub fn done() -> Vec<TaskStep> {
     vec![TaskStep::Completed(
         RawValue::from_string("1".into()).unwrap(),
     )]
 }
 
-async fn begun(tasks: &Arc<dyn TaskStore>, new: NewTask) -> (Arc<Task>, Lease) {
+pub async fn begun(tasks: &Arc<dyn TaskStore>, new: NewTask) -> (Arc<Task>, Lease) {
     match tasks.create(new).await.unwrap() {
         CreateOutcome::Created(task, lease) => (task, lease),
         CreateOutcome::Existing(task) => panic!("{} was there", task.id),
