@@ -194,17 +194,20 @@ async fn clinics_that_are_down() {
     assert_eq!(clinic_a.end().await.code, Some(0));
 
     let none = home.write("none.toml", &host("host.toml", &[&nobody(), &nobody()]));
-    let failed = home
-        .run(&["ask", QUESTION, "--topology", &none])
-        .await
-        .with(4, "");
-    assert!(failed.out.starts_with("\nNot answered\n"), "{}", failed.out);
-    assert_eq!(
-        failed.out.matches("can't be reached (-32000)").count(),
-        2,
-        "{}",
-        failed.out
-    );
+    // A medicine that is only asked for is no treatment plan.
+    for question in [QUESTION, "Who takes warfarin?"] {
+        let failed = home
+            .run(&["ask", question, "--topology", &none])
+            .await
+            .with(4, "");
+        assert!(failed.out.starts_with("\nNot answered\n"), "{}", failed.out);
+        assert_eq!(
+            failed.out.matches("can't be reached (-32000)").count(),
+            2,
+            "{}",
+            failed.out
+        );
+    }
 }
 
 /// Goal: a model of the file plans, if `[clinics]` names it; what it writes is read strictly, and a name that is no model

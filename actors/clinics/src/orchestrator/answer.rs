@@ -4,7 +4,7 @@ use std::time::Duration;
 use callboard_runtime::{AgentRef, CallContext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::plan::{RAW_RESPONSE, Step};
 use crate::router::{StepOutcome, without_caller};
@@ -180,11 +180,14 @@ pub(super) async fn verify_draft(
     within: Duration,
     identities: Identities,
 ) -> Result<ClinicAnswer, Option<Verdict>> {
-    let records: Vec<Value> = draft
+    let mut records: Vec<Value> = draft
         .steps
         .iter()
         .filter_map(|s| s.result.clone())
         .collect();
+    // The text repeats what was searched. A clinic that answers does so too; for one that doesn't, the plan does.
+    let searched = |step: &Step| Some(json!({"query": step.parameters.get("query")?}));
+    records.extend(draft.plan.iter().filter_map(searched));
     let results = serde_json::to_value(&draft.steps).map_err(|_| None)?;
     let message = Verify {
         records,

@@ -10,7 +10,7 @@ use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Words by which an asker takes the phrase before them back for the one after them, in folded form.
-const CUES: [&str; 20] = [
+const CUES: [&str; 25] = [
     "no wait",
     "wait no",
     "scratch that",
@@ -31,13 +31,19 @@ const CUES: [&str; 20] = [
     "corrigindo",
     "espera nao",
     "nao espera",
+    "actually no",
+    "no sorry",
+    "sorry no",
+    "nao desculpa",
+    "desculpa nao",
 ];
 /// Words that take a phrase back if a sign stands on both sides: "DERM-011, no, DERM-012".
 const NEGATIONS: [&str; 3] = ["no", "nao", "nope"];
 /// Beginning of cues that also introduce what narrows a question: "I mean those with angina". The new
 /// phrase follows them at once.
 const WEAK_CUE: &str = "i";
-/// Words that may stand between a phrase and the cue that takes it back, beside fillers.
+/// Words that may stand between a phrase and the cue that takes it back, beside fillers and words for what is
+/// asked: "CARD-019 record please. No wait, …".
 const INTERJECTIONS: &str = "hmm hm uh um er ah ai oh ops oops";
 /// Maximum tokens between a cue and the phrase that it takes back, and between it and the new one.
 const TOKENS_BETWEEN_MAX: usize = 6;
@@ -87,10 +93,17 @@ pub(super) fn without_retracted(
             && old.kind == new.kind
             && start - old.end <= TOKENS_BETWEEN_MAX
             && new.start - end <= between_max(&tokens[start..end])
-            && tokens[old.end..start].iter().all(means_nothing)
+            && tokens[old.end..start].iter().all(may_stand_between)
             && !is_negated(tokens, old.start)
         {
             kept.extend_from_slice(&tokens[from..old.start]);
+            if !tokens[old.end..start].iter().all(is_filler) {
+                // What is asked stands between: the new phrase takes the place of the old one.
+                kept.extend_from_slice(&tokens[new.start..new.end]);
+                kept.extend_from_slice(&tokens[old.end..start]);
+                from = new.end;
+                continue;
+            }
             let is_sign = |token: &&QueryToken| token.as_word().is_none();
             from = end + tokens[end..].iter().take_while(is_sign).count();
         }
@@ -108,7 +121,14 @@ fn between_max(cue: &[QueryToken]) -> usize {
     }
 }
 
-fn means_nothing(token: &QueryToken) -> bool {
+/// Returns whether a token may stand between a phrase and the cue that takes it back.
+fn may_stand_between(token: &QueryToken) -> bool {
+    use WordRole::{Medication, Patients, Record};
+    let role = token.as_word().and_then(|word| word_role(&word.folded));
+    is_filler(token) || matches!(role, Some(Patients | Record | Medication))
+}
+
+fn is_filler(token: &QueryToken) -> bool {
     token.as_word().is_none_or(|word| {
         word_role(&word.folded) == Some(WordRole::Filler) || is_one_of(&word.folded, INTERJECTIONS)
     })
@@ -146,7 +166,8 @@ fn cue_tokens(tokens: &[QueryToken], at: usize) -> Option<usize> {
     }
     let is_join = |token: Option<&QueryToken>| token == Some(&QueryToken::Join);
     let is_negation = word(at).is_some_and(|word| NEGATIONS.contains(&word));
-    (is_negation && is_join(before) && is_join(tokens.get(at + 1))).then_some(1)
+    let is_behind_sign = before.is_some_and(|token| token.as_word().is_none());
+    (is_negation && is_behind_sign && is_join(tokens.get(at + 1))).then_some(1)
 }
 
 fn read_phrases(

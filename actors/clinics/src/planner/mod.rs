@@ -6,6 +6,7 @@
 //! plans each (`rules`). The [`ModelPlanner`] asks a language model. Any agent that handles the same
 //! message can replace them.
 
+mod asides;
 mod clause;
 mod corrections;
 mod fragment;
@@ -43,6 +44,7 @@ use crate::plan::STEPS_MAX;
 use crate::plan::Step;
 use crate::plan::{ClinicRegistry, Counting, Plan};
 
+use asides::without_asides;
 use clause::share_between;
 use phrases::RegistryPhrases;
 use reading::SpelledQuery;
@@ -146,9 +148,25 @@ impl Planner {
     /// Returns the plan for a question. If one clause can't be planned, the whole question is
     /// refused, because a plan without that clause would answer another question. A question that
     /// requests nothing or needs more than [`STEPS_MAX`] steps is refused too.
+    ///
+    /// Then what may be an aside is left out, and the rest planned.
     fn rules_plan(&self, query: &str) -> Result<Plan, PlanRefusal> {
         let spelled = SpelledQuery::read(query, &self.registry, &self.names);
-        let found = split_fragments(&spelled, &self.registry, &self.names)?;
+        let refusal = match self.plan_of(&spelled) {
+            Err(refusal) => refusal,
+            Ok(plan) => return Ok(plan),
+        };
+        let readings = without_asides(&spelled, &self.registry, &self.names);
+        let mut plans = readings.into_iter().filter_map(|(rest, left_out)| {
+            let mut plan = self.plan_of(&rest).ok()?;
+            plan.reply.notes.extend(notes(Vec::new(), &left_out, &[]));
+            Some(plan)
+        });
+        plans.next().ok_or(refusal)
+    }
+
+    fn plan_of(&self, spelled: &SpelledQuery) -> Result<Plan, PlanRefusal> {
+        let found = split_fragments(spelled, &self.registry, &self.names)?;
         let clauses = share_between(found.fragments, self.registry.clinics().len())?;
         let rules = PlanRules::new(&self.registry, &self.names);
         if clauses.is_empty() {
@@ -167,7 +185,7 @@ impl Planner {
             return Ok(rules.clinics_answer());
         }
         let mut plan = rules.plan(&clauses)?;
-        plan.reply.notes = notes(spelled.notes, &found.unused, &found.qualifiers);
+        plan.reply.notes = notes(spelled.notes.clone(), &found.unused, &found.qualifiers);
         plan.reply.counting = match (found.compare, found.count) {
             (true, _) => Some(Counting::Compare),
             (false, true) => Some(Counting::Count),

@@ -8,6 +8,7 @@ use super::spelling::{NearWords, typing_errors};
 use super::tokens::{QueryToken, QueryWord, looks_like_an_id, tokenize};
 use super::vocabulary::{is_english, is_specialty, role_words, word_role};
 use crate::plan::ClinicRegistry;
+use crate::verifier::word_lists::{EVERYDAY, MEDICAL};
 
 /// Maximum number of unknown words of a query for which known ones are looked up. Further ones are
 /// unknown without suggestions.
@@ -38,7 +39,10 @@ impl SpelledQuery {
                 continue;
             };
             let after_stop = at == 0 || this.tokens[at - 1] == QueryToken::Stop;
-            if is_known(word, registry, names) || this.suggestions.contains_key(&word.text) {
+            if is_known(word, registry, names)
+                || is_everyday(word.bare())
+                || this.suggestions.contains_key(&word.text)
+            {
                 continue;
             }
             looked_up += 1;
@@ -102,6 +106,15 @@ impl SpelledQuery {
         }
     }
 
+    /// Returns the query with other tokens.
+    pub fn with_tokens(&self, tokens: Vec<QueryToken>) -> Self {
+        Self {
+            tokens,
+            notes: self.notes.clone(),
+            suggestions: self.suggestions.clone(),
+        }
+    }
+
     /// Returns a question that offers known words near to an unknown one; empty if there are none.
     pub fn suggestions_for(&self, word: &str) -> String {
         match self.suggestions.get(word).map(Vec::as_slice) {
@@ -148,6 +161,11 @@ fn is_known(word: &QueryWord, registry: &ClinicRegistry, names: &RegistryPhrases
         || LEXICON.word(folded).is_some()
         || LEXICON.is_compound(folded)
         || names.stem_match(word).is_some()
+}
+
+/// Returns whether a word is spelled correctly but has nothing to do with medicine: `chance` is no `chancre`.
+fn is_everyday(folded: &str) -> bool {
+    EVERYDAY.contains(folded) && !MEDICAL.contains(folded)
 }
 
 /// Returns how many typing errors a correction of the word may have.

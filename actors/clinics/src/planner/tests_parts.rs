@@ -212,6 +212,18 @@ fn corrections_of_the_asker() {
             "b:query(psoriasis)",
         ),
         ("meds? CARD-024", "a:check_medications(CARD-024)"),
+        (
+            "List the acne patients. Scratch that, I meant psoriasis.",
+            "b:query(psoriasis)",
+        ),
+        (
+            "CARD-003 record please. no wait, CARD-013",
+            "a:get_patient(CARD-013)",
+        ),
+        (
+            "CARD-001's medications, I mean CARD-002",
+            "a:check_medications(CARD-002)",
+        ),
     ]);
     let both = |query: &str, parts: [&str; 2]| {
         let plan = planned(three_clinics(), query);
@@ -220,10 +232,6 @@ fn corrections_of_the_asker() {
             "{query}: {plan}"
         );
     };
-    both(
-        "CARD-001's medications, I mean CARD-002",
-        ["CARD-001", "CARD-002"],
-    );
     both(
         "patients with psoriasis, I mean those with acne",
         ["psoriasis", "acne"],
@@ -247,4 +255,38 @@ fn own_complaints_are_advice() {
         "I'm auditing psoriasis. Who has psoriasis?",
         "b:query(psoriasis)",
     )]);
+}
+
+/// Goal: what is told beside the question isn't asked, and nothing that narrows it is lost. Method: questions with
+/// asides before and after, and twins whose second part narrows or asks for something else.
+#[test]
+fn asides_are_left_out() {
+    check(&[
+        (
+            "who has psoriasis? doing the handouts and I only want to print as many as I need",
+            "b:query(psoriasis)",
+        ),
+        (
+            "acne pts pls, because the nurse rang twice",
+            "b:query(acne)",
+        ),
+        (
+            "I'm covering for Pam who's off with her knee. Who has psoriasis?",
+            "b:query(psoriasis)",
+        ),
+        (
+            "what's CARD-013 taking? I can't find the chart anywhere, someone's walked off with it",
+            "a:check_medications(CARD-013)",
+        ),
+        (
+            "alguém com acne? minha colega da enfermagem quer se planejar",
+            "b:query(acne)",
+        ),
+    ]);
+    check_refused(&[
+        ("Who has psoriasis? Only those over 60.", "can't select"),
+        ("Who has psoriasis? Stop her methotrexate.", "judgement"),
+        ("Who has psoriasis? Delete those records.", "only be read"),
+        ("Who has glorbix? I'm in a hurry.", "glorbix"),
+    ]);
 }

@@ -125,7 +125,9 @@ pub(super) fn tokenize(text: &str) -> Vec<QueryToken> {
             ',' | '/' | ':' | '(' | ')' => tokens.push(QueryToken::Join),
             '&' | '+' => end_word(&mut "and".to_owned(), &mut tokens),
             // A dash between two words.
-            '-' if is_between_spaces(&chars, at) => tokens.push(QueryToken::Join),
+            '-' if is_between_spaces(&chars, at) || chars.get(at + 1) == Some(&'-') => {
+                tokens.push(QueryToken::Join);
+            }
             ';' | '.' | '?' | '!' | '\n' => tokens.push(QueryToken::Stop),
             _ => {}
         }

@@ -98,7 +98,7 @@ pub(super) enum WordRole {
 const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
-         tell read open print enumerate which identify locate bring need want lemme gimme \
+         tell read open print enumerate which identify locate bring need want lemme gimme furnish \
          liste lista listar listem mostre mostrar mostra mostrem exiba exibir veja ver verifique verificar verifica \
          cheque checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise \
          pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
@@ -162,7 +162,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "with have has had having got gets suffering suffer suffers suffered carry carries experienced mention mentions mentioned \
-         apresenta apresentam com tem tenha tenham possui possuir sofrer padecer",
+         experience experiences experiencing apresenta apresentam com tem tenha tenham possui possuir sofrer padecer",
         Cue,
     ),
     (
@@ -190,7 +190,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Negation,
     ),
     (
-        "ignore disregard skip forget tira tire ignorar esqueca esquece esquecer desconsiderar",
+        "ignore disregard skip forget scrap tira tire ignorar esqueca esquece esquecer desconsiderar",
         Ignore,
     ),
     (

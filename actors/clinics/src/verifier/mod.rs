@@ -16,7 +16,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 mod verdict;
-mod word_lists;
+pub(crate) mod word_lists;
 
 use std::borrow::Cow;
 

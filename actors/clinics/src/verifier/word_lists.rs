@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// Certainty that a word on a list of names is used as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(crate) enum Listing {
     /// Word that is used only as a name.
     Plain,
     /// Name that is rare, or more often of the other sort.
@@ -18,7 +18,7 @@ const LETTERS: usize = 26;
 const PAIRS: usize = LETTERS * LETTERS;
 
 /// Sorted list of words in lower-case ASCII, each perhaps behind a `~` or `-`.
-pub(super) struct WordList {
+pub(crate) struct WordList {
     text: &'static str,
     /// First byte behind the lines that begin with `#`.
     start: usize,
@@ -150,7 +150,7 @@ impl WordList {
         }
     }
 
-    pub fn contains(&self, word: &str) -> bool {
+    pub(crate) fn contains(&self, word: &str) -> bool {
         self.find(word).is_some()
     }
 }
@@ -161,7 +161,7 @@ pub(super) static GIVEN: WordList = WordList::new(include_str!("../../data/names
 pub(super) static FAMILY: WordList =
     WordList::new(include_str!("../../data/names_family.txt"), b' ');
 /// Everyday and medical words of both languages.
-pub(super) static EVERYDAY: WordList =
+pub(crate) static EVERYDAY: WordList =
     WordList::new(include_str!("../../data/words_everyday.txt"), b' ');
 /// Names in diseases, signs, scores and devices.
 pub(super) static EPONYMS: WordList = WordList::new(include_str!("../../data/eponyms.txt"), b' ');
@@ -169,7 +169,7 @@ pub(super) static EPONYMS: WordList = WordList::new(include_str!("../../data/epo
 pub(super) static MEDICINE_STEMS: WordList =
     WordList::new(include_str!("../../data/medicine_stems.txt"), b'\n');
 /// Medical words of both languages, without plurals. Some of them are names too.
-pub(super) static MEDICAL: WordList =
+pub(crate) static MEDICAL: WordList =
     WordList::new(include_str!("../../data/words_medical.txt"), b'\n');
 
 #[cfg(test)]
