@@ -47,6 +47,24 @@ pub fn cargo(arguments: &[&str]) -> Command {
     program(&cargo, arguments)
 }
 
+/// Packages and features that are tested: with A2A over gRPC, which adds to the default features; without the kernel's bench,
+/// which has no test.
+const TESTED: [&str; 5] = [
+    "--workspace",
+    "--exclude",
+    "callboard-kernel-bench",
+    "--features",
+    "callboard/grpc",
+];
+
+/// Returns a command for the cargo that runs this task, on the packages and features that are tested. What several
+/// such commands need is built once.
+pub fn cargo_tested(arguments: &[&str]) -> Command {
+    let mut command = cargo(arguments);
+    command.args(TESTED);
+    command
+}
+
 /// Runs a command with its output on the terminal.
 pub fn run(mut command: Command) -> Outcome {
     announce(&command);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use crate::command::{Outcome, cargo, root, run, run_within};
+use crate::command::{Outcome, cargo_tested, program, root, run, run_within, target};
 use crate::tally::Tally;
 
 /// Timeout of an example.
@@ -23,13 +23,14 @@ pub fn steps(tally: &mut Tally) {
     match names() {
         Ok(names) if names.is_empty() => tally.skip("examples: there are none".to_owned()),
         Ok(names) => {
-            tally.step("build examples", || run(cargo(&["build", "--examples"])));
+            tally.step("build examples", || {
+                run(cargo_tested(&["build", "--examples"]))
+            });
+            let built = target().join("debug").join("examples");
             for name in names {
                 tally.step(&format!("example {name}"), || {
-                    run_within(
-                        cargo(&["run", "--quiet", "--example", &name]),
-                        EXAMPLE_TIME_MAX,
-                    )
+                    let example = built.join(&name);
+                    run_within(program(&example.to_string_lossy(), &[]), EXAMPLE_TIME_MAX)
                 });
             }
         }

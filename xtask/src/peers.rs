@@ -123,16 +123,22 @@ impl Peers {
     }
 
     /// Those in Python, too, and a language model.
-    pub fn all() -> Outcome<Self> {
+    pub fn downloaded() -> Outcome<Self> {
         let peers = Self::with_node()?;
         peers.python(PYTHON_ENVIRONMENTS)?;
         peers.language_model()?;
+        Ok(peers)
+    }
+
+    /// Those in Rust, too.
+    pub fn all() -> Outcome<Self> {
+        let peers = Self::downloaded()?;
         peers.rust()?;
         Ok(peers)
     }
 
     /// Built in debug: what it does is compared, not how fast.
-    fn rust(&self) -> Outcome {
+    pub fn rust(&self) -> Outcome {
         rust_peer(&[]).map(drop)
     }
 

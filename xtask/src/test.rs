@@ -1,8 +1,9 @@
 //! `cargo xtask test`: everything that must hold. Each step runs whatever became of those before it.
 
+use std::num::NonZeroUsize;
 use std::process::{Command, ExitCode};
 
-use crate::command::{self, cargo, watch};
+use crate::command::{self, cargo, cargo_tested, watch};
 use crate::conformance::{self, Side};
 use crate::peers::{self, Peers};
 use crate::postgres::{self, Postgres};
@@ -46,6 +47,8 @@ const PARTS: &str = "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration
 const ALONE: [&str; 3] = ["gateway", "guardrail", "store-sqlite"];
 
 fn steps(tally: &mut Tally) {
+    // They mostly wait for the network, while the steps before the tests compile.
+    let downloads = std::thread::spawn(Peers::downloaded);
     tally.step("rustfmt and clippy", tools::components);
     tally.step("format", || {
         command::run(cargo(&["fmt", "--all", "--check"]))?;
@@ -86,9 +89,13 @@ fn steps(tally: &mut Tally) {
         }
         Ok(())
     });
-    let mut all = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    let mut all = cargo_tested(&["test", "--no-fail-fast"]);
+    all.env("RUST_TEST_THREADS", test_threads().to_string());
     tally.step("peers", || {
-        let peers = Peers::all()?;
+        let peers = downloads
+            .join()
+            .map_err(|_| "the downloads panicked".to_owned())??;
+        peers.rust()?;
         all.env(peers::VARIABLE, peers.home());
         Ok(())
     });
@@ -101,22 +108,15 @@ fn steps(tally: &mut Tally) {
     // The arrows and the other rules of the repository are tests/it/tidy.rs.
     tests(tally, "tests", all);
     drop(server);
-    // The last two have no such test: with them the crates of others have the features of the tests above, so that a third of
-    // what this needs isn't built again.
-    let packages = [
-        "callboard",
-        "callboard-a2a",
-        "callboard-kernel-bench",
-        "callboard-runtime",
-    ];
-    let packages = packages.iter().flat_map(|name| ["--package", name]);
-    let only = ["--features", "callboard/grpc", "--test", "it", "grpc"];
-    let grpc: Vec<&str> = ["test"].into_iter().chain(packages).chain(only).collect();
-    tests(tally, "A2A over gRPC", cargo(&grpc));
     examples::steps(tally);
     conformance::steps(tally, &Side::ALL);
     tally.step("instructions", instructions::gate);
     tally.step("long files", warn_of_long_files);
+}
+
+/// Returns how many tests of a binary run at once: two for each core, because many wait for a process or the disk.
+fn test_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// Length in lines above which a Rust file is named in a warning: it may have more than one responsibility. The limit is

@@ -6,7 +6,7 @@ mod server;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Outcome, cargo, program, run, target, watch_whatever};
+use crate::command::{Outcome, cargo_tested, program, run, target, watch_whatever};
 use crate::peers::Peers;
 use crate::tally::Tally;
 use score::Sheet;
@@ -119,7 +119,7 @@ pub fn steps(tally: &mut Tally, sides: &[Side]) {
     for side in sides {
         let mut built = false;
         tally.step(&format!("build {}", side.example()), || {
-            run(cargo(&["build", "--example", side.example()]))?;
+            run(cargo_tested(&["build", "--example", side.example()]))?;
             built = true;
             Ok(())
         });
