@@ -36,9 +36,8 @@ pub const LARGE_WRITE_BYTES_MIN: usize = 32 * 1024;
 /// more. Further large writes are overtaken by smaller ones, so that those don't wait for many large
 /// ones. Fixed.
 pub const BATCH_LARGE_BYTES_MIN: usize = 256 * 1024;
-/// Number of transactions over which the large writes that wait are spread, beyond
-/// [`BATCH_LARGE_BYTES_MIN`].
-const BATCHES_OF_LARGE_MAX: usize = 16;
+/// Divisor of the bytes that wait, for the bytes of large writes in one transaction.
+const LARGE_BYTES_DIVISOR: usize = 16;
 
 /// Handle for submitting writes to the writer task. When the last handle is dropped, the task
 /// commits the queued writes and ends.
@@ -533,7 +532,7 @@ fn next_batch(waiting: &mut VecDeque<QueuedWrite>) -> Vec<QueuedWrite> {
     let mut batch: Vec<QueuedWrite> = Vec::new();
     let mut overtaken = Vec::new();
     let waiting_bytes: usize = waiting.iter().map(|write| write.bytes).sum();
-    let large_bytes_max = BATCH_LARGE_BYTES_MIN.max(waiting_bytes / BATCHES_OF_LARGE_MAX);
+    let large_bytes_max = BATCH_LARGE_BYTES_MIN.max(waiting_bytes / LARGE_BYTES_DIVISOR);
     let (mut bytes, mut large_bytes) = (0, 0);
     while let Some(next) = waiting.front() {
         if next.bytes >= LARGE_WRITE_BYTES_MIN && next.may_be_overtaken {

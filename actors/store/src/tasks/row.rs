@@ -38,8 +38,8 @@ pub(super) struct TaskRecord {
     pub(super) has_request_row: bool,
 }
 
-/// Size from which a request is stored in a row of its own, in bytes. A smaller one is part of the
-/// task's row, which has room for it in a page of the database. Fixed.
+/// Size from which a request is stored in a row of its own, in bytes: about a page of the database.
+/// A smaller one is part of the task's row. Fixed.
 pub const REQUEST_ROW_BYTES_MIN: usize = 4 * 1024;
 
 #[derive(Serialize)]

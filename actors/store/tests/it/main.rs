@@ -29,8 +29,9 @@ mod mail;
 mod notes;
 /// Opening of files that are foreign, damaged, locked or not writable.
 mod open;
-/// Cleanup removes data past its retention, and nothing else.
+/// Large requests of tasks.
 mod requests;
+/// Cleanup removes data past its retention, and nothing else.
 mod retention;
 /// Sample data: one of every kind of stored item.
 mod samples;

@@ -26,8 +26,8 @@ async fn large_requests_are_written_once() {
                 let of_task = "number = (SELECT number FROM task WHERE id = 'older')";
                 opened
                     .raw(&format!(
-                        "UPDATE task SET body = replace(body, '}}', ',\"request\":' || (SELECT body FROM task_request \
-                         WHERE {of_task}) || '}}') WHERE id = 'older'; DELETE FROM task_request WHERE {of_task}"
+                        "UPDATE task SET body = substr(body, 1, length(body) - 1) || ',\"request\":' || (SELECT body FROM task_request \
+                         WHERE {of_task}) || '}}' WHERE id = 'older'; DELETE FROM task_request WHERE {of_task}"
                     ))
                     .await;
             }
