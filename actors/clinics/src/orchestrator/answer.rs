@@ -185,9 +185,7 @@ pub(super) async fn verify_draft(
         .iter()
         .filter_map(|s| s.result.clone())
         .collect();
-    // The text repeats what was searched. A clinic that answers does so too; for one that doesn't, the plan does.
-    let searched = |step: &Step| Some(json!({"query": step.parameters.get("query")?}));
-    records.extend(draft.plan.iter().filter_map(searched));
+    records.extend(searched_in_vain(&draft));
     let results = serde_json::to_value(&draft.steps).map_err(|_| None)?;
     let message = Verify {
         records,
@@ -248,6 +246,18 @@ pub(super) async fn verify_draft(
             Err(None)
         }
     }
+}
+
+/// Returns what was searched at clinics that didn't answer, as a clinic that answers repeats it: the text names it, and a
+/// medicine that is only asked for is no treatment plan. A text with a number, which may be a dose, isn't returned.
+fn searched_in_vain(draft: &AnswerDraft) -> Vec<Value> {
+    let failed = draft.plan.iter().filter(|step| {
+        let outcome = draft.steps.iter().find(|o| o.step_id == step.step_id);
+        step.action == "query" && outcome.is_some_and(|o| o.result.is_none())
+    });
+    let texts = failed.filter_map(|step| step.parameters.get("query")?.as_str());
+    let texts = texts.filter(|text| !text.contains(|c: char| c.is_numeric()));
+    texts.map(|text| json!({"query": text})).collect()
 }
 
 /// Returns whether the verifier returned the outcomes of the steps that it was asked about.

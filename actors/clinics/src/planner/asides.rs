@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use callboard_message::text::is_one_of;
 
+use super::corrections::without_retracted;
 use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
 use super::tags::{PhraseTag, next_phrase};
@@ -14,13 +15,16 @@ use crate::plan::ClinicRegistry;
 /// Words that begin an aside within a sentence, in folded form: "…, because the wholesaler rang".
 const CONJUNCTIONS: &str = "because cause cos coz cuz bc since porque pq pois";
 /// Words by which a sentence tells of somebody else than the patients: "I only want to print as many".
-const SUBJECTS: &str = "i i'm im i've ive i'd i'll me my myself we've we're he's she's it's its someone somebody they've \
-                        they're someone's somebody's here speaking calling rang called phoned asking asked wants says said sent \
-                        eu me minha meu minhas meus mim comigo estou sou fui vou tava to ela ele disse alguem aqui \
-                        ligou pediu perguntou perguntando pedindo chegou mandou quer";
+const SUBJECTS: &str = "i i'm im i've ive i'd i'll myself we've we're he's she's it's its someone somebody they've they're \
+                        someone's somebody's rang phoned asked said eu minha meu minhas meus mim comigo estou sou fui \
+                        vou ela ele disse alguem ligou pediu perguntou perguntando mandou";
 /// Words that refer to the patients asked for: "only those that she sees".
 const REFERENCES: &str = "those these them they their ones who whom whose except rest others estes esses aqueles eles elas \
                           deles delas quem cujo outros outras";
+
+/// Words after which an unknown one may narrow the question.
+const PREPOSITIONS: &str =
+    "from at in under by like named called only just em no na so somente apenas";
 
 /// Part of a question between two signs, or from a conjunction on.
 struct Segment {
@@ -32,9 +36,11 @@ struct Segment {
     has_matter: bool,
     /// Whether it has another medical word: "my knee".
     has_medical_word: bool,
-    /// Whether it may narrow or change what is asked for.
+    /// Whether it names a clinic or a patient's id, or one that isn't registered.
+    has_object: bool,
+    /// Whether it may narrow what is asked for.
     may_narrow: bool,
-    /// Whether nothing in it is allowed to be left out, such as a request for advice.
+    /// Whether it asks for what is refused, such as advice: then nothing of the question is left out.
     is_binding: bool,
     /// Whether it tells of somebody else, and doesn't refer to patients.
     is_statement: bool,
@@ -43,14 +49,14 @@ struct Segment {
 impl Segment {
     /// Returns whether it can be left out beside what is asked for.
     fn is_aside(&self) -> bool {
-        let may_matter = self.has_medical_word || self.may_narrow;
-        !self.has_matter && (!may_matter || self.is_statement)
+        !self.has_matter && !self.may_narrow && (!self.has_medical_word || self.is_statement)
     }
 
     /// Returns whether it can be left out beside a sentence that is a question by itself: it tells something,
     /// perhaps of the same matter.
     fn asks_nothing(&self) -> bool {
-        !self.asks && (self.is_statement || self.is_aside())
+        let tells = self.is_statement && !self.has_object && !self.may_narrow;
+        !self.asks && (tells || self.is_aside())
     }
 }
 
@@ -63,7 +69,8 @@ pub(super) fn without_asides(
     names: &RegistryPhrases,
 ) -> Vec<(SpelledQuery, Vec<String>)> {
     let reading = QuestionReading::new(query);
-    let segments = read_segments(&query.tokens, registry, names, &reading);
+    let tokens = without_retracted(&query.tokens, registry, names, &reading);
+    let segments = read_segments(&tokens, registry, names, &reading);
     if segments.iter().any(|segment| segment.is_binding) {
         return Vec::new();
     }
@@ -81,14 +88,14 @@ pub(super) fn without_asides(
             .any(|(segment, kept)| *kept && (segment.has_matter || segment.has_medical_word));
         let left_out: Vec<String> = parts()
             .filter(|(_, kept)| !**kept)
-            .map(|(segment, _)| words_of(&query.tokens[segment.tokens.clone()]))
+            .map(|(segment, _)| words_of(&tokens[segment.tokens.clone()]))
             .collect();
-        let tokens = parts().filter(|(_, kept)| **kept).flat_map(|(segment, _)| {
-            let sign = query.tokens.get(segment.tokens.end);
+        let rest = parts().filter(|(_, kept)| **kept).flat_map(|(segment, _)| {
+            let sign = tokens.get(segment.tokens.end);
             let sign = sign.filter(|token| token.as_word().is_none());
-            query.tokens[segment.tokens.clone()].iter().chain(sign)
+            tokens[segment.tokens.clone()].iter().chain(sign)
         });
-        let rest = query.with_tokens(tokens.cloned().collect());
+        let rest = query.with_tokens(rest.cloned().collect());
         (matters && !left_out.is_empty()).then_some((rest, left_out))
     };
     readings.into_iter().filter_map(read).collect()
@@ -149,11 +156,12 @@ fn read_segment(
         asks: false,
         has_matter: false,
         has_medical_word: false,
+        has_object: false,
         may_narrow: false,
         is_binding: false,
         is_statement: false,
     };
-    let (mut has_subject, mut refers, mut orders) = (false, false, false);
+    let (mut has_subject, mut refers, mut is_led) = (false, false, false);
     let mut at = range.start;
     while at < range.end {
         let word = tokens[at].as_word().map_or("", |word| word.folded.as_str());
@@ -168,7 +176,10 @@ fn read_segment(
             continue;
         };
         match &phrase.tag {
-            PhraseTag::Clinic(..) | PhraseTag::Id(..) => segment.has_matter = true,
+            PhraseTag::Clinic(..) | PhraseTag::Id(..) => {
+                segment.has_object = true;
+                segment.has_matter = true;
+            }
             PhraseTag::Term(term) if term.is_medicine || !term.clinics.is_empty() => {
                 segment.has_matter = true;
             }
@@ -177,16 +188,21 @@ fn read_segment(
             | PhraseTag::Vocabulary(
                 Negation | Filter | Time | Relative | Rest | Qualifier | Form | More | Than | Both,
             ) => segment.may_narrow = true,
-            PhraseTag::Vocabulary(Advice | Combine) => segment.is_binding = true,
-            PhraseTag::Vocabulary(Change | Identity | Ignore | Send | Repeat | NameCue) => {
-                orders = true;
+            PhraseTag::Vocabulary(
+                Advice | Combine | Change | Identity | Ignore | Send | Repeat | NameCue,
+            ) => segment.is_binding = true,
+            PhraseTag::Vocabulary(Who | What | Count | Verb) => segment.asks = true,
+            // "with glorbix", "from Lisbon"
+            PhraseTag::Unknown => {
+                segment.may_narrow |= is_led || phrase.capital && at > range.start
             }
-            PhraseTag::Vocabulary(Who | What | Count) => segment.asks = true,
             _ => {}
         }
+        is_led = matches!(phrase.tag, PhraseTag::Vocabulary(Cue | Taking | Of))
+            || is_one_of(word, PREPOSITIONS);
         at += used;
     }
+    segment.may_narrow |= refers;
     segment.is_statement = has_subject && !refers;
-    segment.is_binding |= orders && !segment.is_statement;
     segment
 }

@@ -2,6 +2,7 @@
 
 use super::fragment::{Connector, Fragment};
 use super::phrases::extend_unique;
+use super::places::{begins_places, lists_places, place_contexts, places};
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
@@ -32,6 +33,12 @@ pub(super) fn share_between(
         }
         if leaving_out.takes(&fragment, &mut clauses)?
             || leaving_out.takes_rest(&mut fragment, clauses.last())?
+        {
+            continue;
+        }
+        if clauses
+            .last_mut()
+            .is_some_and(|before| lists_places(&fragment, before))
         {
             continue;
         }
@@ -248,7 +255,7 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.compare |= fragment.compare;
         return true;
     }
-    if joins_wording(fragment, next) {
+    if begins_places(fragment, next) || joins_wording(fragment, next) {
         return true;
     }
     // "check cardiology and neurology: who has …"
@@ -589,68 +596,6 @@ fn widens(fragment: &Fragment, before: &mut Fragment) -> bool {
     }
 }
 
-/// Takes the clinics of a fragment for the place of a search that has none, and that no clinic lists: "who
-/// takes warfarin and belongs to cardiology".
-fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
-    // "who gets atorvastatin, check every clinic"
-    let is_everywhere = fragment.has_only_clinics()
-        && fragment.clinic_words
-        && fragment.verb
-        && !fragment.count
-        && !fragment.compare
-        && fragment.sentence == before.sentence
-        && before.topic.is_some()
-        && before.clinics.is_empty()
-        && before.ids.is_empty();
-    if is_everywhere {
-        before.clinics = fragment.clinics.clone();
-        return true;
-    }
-    // "list of patients (dermatology)"
-    let is_unplaced_list = before.patients
-        && before.has_no_object()
-        && before.asks()
-        && !before.compare
-        && !before.count
-        && !before.one_patient;
-    if is_unplaced_list
-        && fragment.has_only_clinics()
-        && !fragment.asks()
-        && !fragment.compare
-        && fragment.sentence == before.sentence
-        && fragment.connector == Connector::Comma
-    {
-        before.clinics = fragment.clinics.clone();
-        return true;
-    }
-    // "beta-blockers. cardiology only.", "who takes aspirin, both in heart and in neuro"
-    let only_there = fragment.has_only_clinics()
-        && !fragment.asks()
-        && !fragment.compare
-        && before.topic.is_some()
-        && before.clinics.is_empty()
-        && before.ids.is_empty();
-    if only_there && (fragment.only || (fragment.both && fragment.sentence == before.sentence)) {
-        before.clinics = fragment.clinics.clone();
-        return true;
-    }
-    let is_unplaced = before.clinics.is_empty()
-        && before.ids.is_empty()
-        && before
-            .topic
-            .as_ref()
-            .is_some_and(|t| t.seen_at().is_empty());
-    let only_place = fragment.has_only_clinics()
-        && !fragment.asks()
-        && !fragment.all
-        && fragment.sentence == before.sentence
-        && fragment.connector == Connector::And;
-    if is_unplaced && only_place {
-        before.clinics = fragment.clinics.clone();
-    }
-    is_unplaced && only_place
-}
-
 /// Returns whether a fragment of a later sentence only asks again for the patients of a clinic that the
 /// clause before names: "Who does cardiology see? Give me the list of patients."
 fn names_again(fragment: &Fragment, before: &mut Fragment) -> bool {
@@ -745,55 +690,4 @@ fn is_bare_group(clause: &Fragment) -> bool {
         && !clause.compare
         && !clause.has_data()
         && clause.has_no_object()
-}
-
-/// Drops clauses that only name clinics: they are the place of the clause before or after that names
-/// none. A single clause stays.
-fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
-    let is_context = |clause: &Fragment| {
-        clause.has_only_clinics()
-            && !clause.compare
-            && !clause.asks()
-            && (!clause.all || clause.clinic_words)
-    };
-    let lacks_place = |clause: &Fragment| clause.clinics.is_empty() && clause.ids.is_empty();
-    let mut at = 0;
-    while at < clauses.len() && clauses.len() > 1 {
-        if !is_context(&clauses[at]) {
-            at += 1;
-            continue;
-        }
-        let context = clauses.remove(at);
-        let next = match clauses.get_mut(at) {
-            Some(next) if lacks_place(next) => Some(next),
-            _ => at
-                .checked_sub(1)
-                .and_then(|before| clauses.get_mut(before))
-                .filter(|b| lacks_place(b)),
-        };
-        let Some(clause) = next else {
-            // "cardiology + neurology patient lists"
-            let next = clauses.get_mut(at).filter(|next| {
-                let is_list = next.topic.is_none() && next.ids.is_empty() && next.asks();
-                is_list && next.sentence == context.sentence
-            });
-            if let Some(next) = next {
-                let own = std::mem::replace(&mut next.clinics, context.clinics);
-                extend_unique(&mut next.clinics, &own);
-            }
-            continue;
-        };
-        {
-            let seen_at = clause
-                .topic
-                .as_ref()
-                .map(SearchTopic::seen_at)
-                .unwrap_or_default();
-            let fits = seen_at.is_empty() || seen_at.iter().any(|at| context.clinics.contains(at));
-            if fits {
-                clause.clinics = context.clinics;
-            }
-        }
-    }
-    clauses
 }

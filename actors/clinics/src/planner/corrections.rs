@@ -96,8 +96,12 @@ pub(super) fn without_retracted(
             && tokens[old.end..start].iter().all(may_stand_between)
             && !is_negated(tokens, old.start)
         {
+            let is_apart = !tokens[old.end..start].iter().all(is_filler);
+            if is_apart && !tokens[end..new.start].iter().all(is_filler) {
+                continue;
+            }
             kept.extend_from_slice(&tokens[from..old.start]);
-            if !tokens[old.end..start].iter().all(is_filler) {
+            if is_apart {
                 // What is asked stands between: the new phrase takes the place of the old one.
                 kept.extend_from_slice(&tokens[new.start..new.end]);
                 kept.extend_from_slice(&tokens[old.end..start]);

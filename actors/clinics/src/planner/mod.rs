@@ -14,6 +14,7 @@ mod fragment_roles;
 mod lexicon;
 mod model;
 mod phrases;
+mod places;
 mod reading;
 mod refusal;
 mod refused_parts;
@@ -149,13 +150,20 @@ impl Planner {
     /// refused, because a plan without that clause would answer another question. A question that
     /// requests nothing or needs more than [`STEPS_MAX`] steps is refused too.
     ///
-    /// Then what may be an aside is left out, and the rest planned.
+    /// If a word of it isn't known, it is planned without what may be an aside.
     fn rules_plan(&self, query: &str) -> Result<Plan, PlanRefusal> {
         let spelled = SpelledQuery::read(query, &self.registry, &self.names);
         let refusal = match self.plan_of(&spelled) {
             Err(refusal) => refusal,
             Ok(plan) => return Ok(plan),
         };
+        // What is refused for another reason stays refused.
+        if !matches!(
+            refusal,
+            PlanRefusal::UnknownWord { .. } | PlanRefusal::SayWhat { .. }
+        ) {
+            return Err(refusal);
+        }
         let readings = without_asides(&spelled, &self.registry, &self.names);
         let mut plans = readings.into_iter().filter_map(|(rest, left_out)| {
             let mut plan = self.plan_of(&rest).ok()?;

@@ -9,7 +9,6 @@ use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
-use super::term::TopicTerm;
 use super::tokens::QueryToken;
 use super::topic::{SearchTopic, build_topic};
 use super::vocabulary::WordRole;
@@ -366,18 +365,6 @@ impl FragmentSplitter<'_> {
             refuse_names(&self.pieces, self.reading.is_title_case)?;
         }
         fragment.topic = build_topic(&self.pieces)?;
-        // "thyroid bloods are due for those on amiodarone"
-        if let Some(topic) = &mut fragment.topic
-            && topic.has_medicine()
-        {
-            let (words, terms) = topic.terms.drain(..).partition(|term| term.is_word);
-            topic.terms = terms;
-            let words: Vec<TopicTerm> = words;
-            let unused = words
-                .into_iter()
-                .filter_map(|term| term.alternatives.into_iter().next());
-            self.found.unused.extend(unused);
-        }
         // "the medication of hypertensives"
         fragment.patients |= self.pieces.iter().any(names_people);
         let has_medicine = fragment

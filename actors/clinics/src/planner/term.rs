@@ -16,8 +16,6 @@ pub(super) struct TopicTerm {
     /// Clinics that list it as a condition, as indexes in the registry.
     pub clinics: Vec<usize>,
     pub is_medicine: bool,
-    /// Whether it is a word from titles of ICD-10, such as `thyroid`, and no condition of its own.
-    pub is_word: bool,
     /// Chapters of ICD-10 that it belongs to, a letter each; empty if they aren't known.
     pub chapters: String,
 }
@@ -54,10 +52,7 @@ impl TopicTerm {
 
     /// Creates the term for a word of the lexicon. Records may have it in the other language.
     pub fn medical_word(text: &str, chapters: &str) -> Self {
-        let mut term = Self {
-            is_word: true,
-            ..Self::word(text, chapters)
-        };
+        let mut term = Self::word(text, chapters);
         let cognates = LEXICON.cognates(&fold(text));
         let cognates: Vec<String> = cognates.iter().map(|word| (*word).to_owned()).collect();
         let typed = fold(text);
@@ -93,7 +88,6 @@ impl TopicTerm {
             },
             clinics: listed.map_or_else(Vec::new, |(_, clinics)| clinics),
             is_medicine,
-            is_word: false,
         }
     }
 }

@@ -271,22 +271,42 @@ fn asides_are_left_out() {
             "b:query(acne)",
         ),
         (
-            "I'm covering for Pam who's off with her knee. Who has psoriasis?",
-            "b:query(psoriasis)",
-        ),
-        (
-            "what's CARD-013 taking? I can't find the chart anywhere, someone's walked off with it",
-            "a:check_medications(CARD-013)",
-        ),
-        (
             "alguém com acne? minha colega da enfermagem quer se planejar",
             "b:query(acne)",
         ),
     ]);
     check_refused(&[
         ("Who has psoriasis? Only those over 60.", "can't select"),
+        ("Who has psoriasis, aged 20 to 40?", "can't select"),
+        ("Who has psoriasis? Show me only women.", "can't select"),
+        (
+            "Who takes warfarin? I need women in cardiology.",
+            "can't select",
+        ),
+        ("Who has psoriasis? I need the urology list too.", "urology"),
+        ("Who has psoriasis, with glorbix?", "glorbix"),
+        (
+            "Who has psoriasis? I want you to delete CARD-003.",
+            "only be read",
+        ),
         ("Who has psoriasis? Stop her methotrexate.", "judgement"),
         ("Who has psoriasis? Delete those records.", "only be read"),
         ("Who has glorbix? I'm in a hurry.", "glorbix"),
+    ]);
+}
+
+/// Goal: all places that are named are those of one search. Method: the places behind and before what is
+/// searched.
+#[test]
+fn places_are_listed() {
+    check(&[
+        (
+            "aspirin in cardiology and neurology, list everybody on it",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "Which patients in dermatology or neurology are on adalimumab?",
+            "b:query(adalimumab) c:query(adalimumab)",
+        ),
     ]);
 }

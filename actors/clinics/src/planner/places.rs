@@ -1,0 +1,166 @@
+//! Places of a question: the clinics that its parts name, and what these are the place of.
+
+use super::fragment::{Connector, Fragment};
+use super::phrases::extend_unique;
+use super::topic::SearchTopic;
+
+/// Takes the clinics of a fragment for the place of a search that has none, and that no clinic lists: "who
+/// takes warfarin and belongs to cardiology".
+pub(super) fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
+    // "who gets atorvastatin, check every clinic"
+    let is_everywhere = fragment.has_only_clinics()
+        && fragment.clinic_words
+        && fragment.verb
+        && !fragment.count
+        && !fragment.compare
+        && fragment.sentence == before.sentence
+        && before.topic.is_some()
+        && before.clinics.is_empty()
+        && before.ids.is_empty();
+    if is_everywhere {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
+    // "list of patients (dermatology)"
+    let is_unplaced_list = before.patients
+        && before.has_no_object()
+        && before.asks()
+        && !before.compare
+        && !before.count
+        && !before.one_patient;
+    if is_unplaced_list
+        && fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.compare
+        && fragment.sentence == before.sentence
+        && fragment.connector == Connector::Comma
+    {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
+    // "beta-blockers. cardiology only.", "who takes aspirin, both in heart and in neuro"
+    let only_there = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.compare
+        && before.topic.is_some()
+        && before.clinics.is_empty()
+        && before.ids.is_empty();
+    if only_there && (fragment.only || (fragment.both && fragment.sentence == before.sentence)) {
+        before.clinics = fragment.clinics.clone();
+        return true;
+    }
+    let is_unplaced = before.clinics.is_empty()
+        && before.ids.is_empty()
+        && before
+            .topic
+            .as_ref()
+            .is_some_and(|t| t.seen_at().is_empty());
+    let only_place = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.all
+        && fragment.sentence == before.sentence
+        && fragment.connector == Connector::And;
+    if is_unplaced && only_place {
+        before.clinics = fragment.clinics.clone();
+    }
+    is_unplaced && only_place
+}
+
+/// Adds the clinics of a fragment to the places of the search before it: "beta blockers across cardiology and
+/// neurology, list everybody". Returns `true` if it did.
+pub(super) fn lists_places(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let goes_on = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.all
+        && !fragment.compare
+        && matches!(fragment.connector, Connector::And | Connector::Or)
+        && fragment.sentence == before.sentence
+        && before.topic.is_some()
+        && !before.compare
+        && !before.clinics.is_empty()
+        && before.ids.is_empty();
+    if goes_on {
+        extend_unique(&mut before.clinics, &fragment.clinics);
+    }
+    goes_on
+}
+
+/// Adds the clinics of a fragment to those of the next, which tells what its patients are searched for:
+/// "which patients in dermatology or neurology are on a monoclonal antibody". Returns `true` if it did.
+pub(super) fn begins_places(fragment: &Fragment, next: &mut Fragment) -> bool {
+    let is_group = fragment.patients
+        && !fragment.clinics.is_empty()
+        && fragment.topic.is_none()
+        && fragment.ids.is_empty()
+        && !fragment.has_data()
+        && !fragment.all
+        && !fragment.compare;
+    let goes_on = matches!(next.connector, Connector::And | Connector::Or)
+        && (next.taking || next.cue)
+        && next.topic.is_some()
+        && !next.clinics.is_empty()
+        && next.ids.is_empty()
+        && !next.patients
+        && !next.asks()
+        && !next.has_data();
+    if is_group && goes_on {
+        let mut clinics = fragment.clinics.clone();
+        extend_unique(&mut clinics, &next.clinics);
+        (next.clinics, next.patients) = (clinics, true);
+        next.connector = fragment.connector;
+        (next.verb, next.who) = (fragment.verb, fragment.who);
+        (next.asked, next.count) = (fragment.asked, fragment.count);
+    }
+    is_group && goes_on
+}
+
+/// Drops clauses that only name clinics: they are the place of the clause before or after that names
+/// none. A single clause stays.
+pub(super) fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
+    let is_context = |clause: &Fragment| {
+        clause.has_only_clinics()
+            && !clause.compare
+            && !clause.asks()
+            && (!clause.all || clause.clinic_words)
+    };
+    let lacks_place = |clause: &Fragment| clause.clinics.is_empty() && clause.ids.is_empty();
+    let mut at = 0;
+    while at < clauses.len() && clauses.len() > 1 {
+        if !is_context(&clauses[at]) {
+            at += 1;
+            continue;
+        }
+        let context = clauses.remove(at);
+        let next = match clauses.get_mut(at) {
+            Some(next) if lacks_place(next) => Some(next),
+            _ => at
+                .checked_sub(1)
+                .and_then(|before| clauses.get_mut(before))
+                .filter(|b| lacks_place(b)),
+        };
+        let Some(clause) = next else {
+            // "cardiology + neurology patient lists"
+            let next = clauses.get_mut(at).filter(|next| {
+                let is_list = next.topic.is_none() && next.ids.is_empty() && next.asks();
+                is_list && next.sentence == context.sentence
+            });
+            if let Some(next) = next {
+                let own = std::mem::replace(&mut next.clinics, context.clinics);
+                extend_unique(&mut next.clinics, &own);
+            }
+            continue;
+        };
+        {
+            let seen_at = clause
+                .topic
+                .as_ref()
+                .map(SearchTopic::seen_at)
+                .unwrap_or_default();
+            let fits = seen_at.is_empty() || seen_at.iter().any(|at| context.clinics.contains(at));
+            if fits {
+                clause.clinics = context.clinics;
+            }
+        }
+    }
+    clauses
+}
