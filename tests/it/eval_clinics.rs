@@ -145,7 +145,17 @@ async fn the_page_is_that_of_a_run() {
         assert_eq!(
             section(&page, name),
             section(&report, name),
-            "docs/evaluation.md is old: run `cargo xtask evaluation`"
+            "docs/evaluation.md, {name}: old, run `cargo xtask evaluation`"
+        );
+        let row = |page: &str| {
+            page.lines()
+                .find(|l| l.starts_with(&format!("| {name} |")))
+                .map(str::to_owned)
+        };
+        assert_eq!(
+            row(&page),
+            row(&report),
+            "docs/evaluation.md, summary of {name}: old"
         );
         let figure = format!("evaluation/{name}.svg");
         assert!(

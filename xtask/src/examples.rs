@@ -23,9 +23,15 @@ pub fn steps(tally: &mut Tally) {
     match names() {
         Ok(names) if names.is_empty() => tally.skip("examples: there are none".to_owned()),
         Ok(names) => {
+            let mut is_built = false;
             tally.step("build examples", || {
-                run(cargo_tested(&["build", "--examples"]))
+                run(cargo_tested(&["build", "--examples"]))?;
+                is_built = true;
+                Ok(())
             });
+            if !is_built {
+                return tally.skip("examples: they don't build".to_owned());
+            }
             let built = target().join("debug").join("examples");
             for name in names {
                 tally.step(&format!("example {name}"), || {
