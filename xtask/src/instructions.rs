@@ -30,12 +30,13 @@ const CONTESTANTS: [&str; 8] = [
     "callboard typed",
 ];
 
-/// Fails if a tell or an ask of callboard takes more instructions than its gate.
-pub fn gate() -> Outcome {
-    let binary = build()?;
+/// Fails if a tell or an ask of callboard takes more instructions than its gate. `binary` is that of
+/// [`build`].
+pub fn gate(binary: &str) -> Outcome {
+    tools::valgrind()?;
     let mut over = Vec::new();
     for (ours, work, most) in GATES {
-        let count = count(&binary, ours, work)?;
+        let count = count(binary, ours, work)?;
         println!("{ours}, {work}: {count} instructions, at most {most}");
         if count > most {
             over.push(format!(
@@ -51,7 +52,8 @@ pub fn gate() -> Outcome {
 
 /// Returns a Markdown table of all contestants.
 pub fn table() -> Outcome<String> {
-    let binary = build()?;
+    tools::valgrind()?;
+    let binary = build(&[])?;
     let mut table = "| instructions | tell | ask |\n|---|---|---|\n".to_owned();
     for contestant in CONTESTANTS {
         let mut row = format!("| {contestant} |");
@@ -65,9 +67,13 @@ pub fn table() -> Outcome<String> {
     Ok(table + &format!("| must | ≤ {tell} | ≤ {ask} |\n"))
 }
 
-/// Builds the binary and returns its path.
-fn build() -> Outcome<String> {
-    tools::valgrind()?;
+/// Builds the binary with callboard, tokio and actix only. Returns its path.
+pub fn build_gate() -> Outcome<String> {
+    build(&["--no-default-features"])
+}
+
+/// Builds the binary with further options of cargo. Returns its path.
+fn build(more: &[&str]) -> Outcome<String> {
     // The one package, so that nothing which speaks a protocol is built for it.
     let build = [
         "build",
@@ -78,6 +84,7 @@ fn build() -> Outcome<String> {
         "--bin",
         "instructions",
     ];
+    let build = [&build[..], more].concat();
     run(cargo(&build))?;
     // The second time nothing is built; only the path is asked for.
     let messages = output(cargo(

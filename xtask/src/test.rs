@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::process::{Command, ExitCode};
+use std::thread::JoinHandle;
 
 use crate::command::{self, cargo, cargo_tested, watch};
 use crate::conformance::{self, Side};
@@ -60,22 +61,22 @@ fn steps(tally: &mut Tally) {
     tally.step("lints", || {
         let strict = ["--all-targets", "--quiet", "--", "--deny", "warnings"];
         command::run(cargo(&[&["clippy", "--workspace"], &strict[..]].concat()))?;
-        // Each has a target directory of its own: another lock file, other features.
-        for (manifest, home) in APART {
-            let mut apart = cargo(
-                &[
-                    &["clippy", "--locked", "--manifest-path", manifest],
-                    &strict[..],
-                ]
-                .concat(),
-            );
-            apart.env("CARGO_TARGET_DIR", command::target().join(home));
-            command::run(apart)?;
-        }
-        Ok(())
+        // It has a target directory of its own: another lock file, other features. (The other package apart is built below,
+        // without warnings.)
+        let apart = ["clippy", "--locked", "--manifest-path", bench::DIRECT];
+        let mut apart = cargo(&[&apart[..], &strict[..]].concat());
+        apart.env("CARGO_TARGET_DIR", command::target().join("sqlite-direct"));
+        command::run(apart)
     });
     // Without what only tests switch on. A check is enough: what the tests build is built once, as they need it.
-    tally.step("check", || command::run(cargo(&["check", "--workspace"])));
+    tally.step("check", || {
+        command::run(cargo(&[
+            "check",
+            "--workspace",
+            "--features",
+            "callboard/acme",
+        ]))
+    });
     tally.step("features", || {
         for features in ["", PARTS].into_iter().chain(ALONE) {
             command::run(cargo(&[
@@ -91,11 +92,15 @@ fn steps(tally: &mut Tally) {
     });
     let mut all = cargo_tested(&["test", "--no-fail-fast"]);
     all.env("RUST_TEST_THREADS", test_threads().to_string());
+    // The last crates of the tests compile one after the other: what has target directories of its own fills the other cores.
+    let peer = std::thread::spawn(|| peers::rust_peer(&[]).map(drop));
+    let counted = std::thread::spawn(instructions::build_gate);
+    tally.step("build tests", || {
+        command::run(cargo_tested(&["test", "--no-run"]))
+    });
     tally.step("peers", || {
-        let peers = downloads
-            .join()
-            .map_err(|_| "the downloads panicked".to_owned())??;
-        peers.rust()?;
+        let peers = joined(downloads)?;
+        joined(peer)?;
         all.env(peers::VARIABLE, peers.home());
         Ok(())
     });
@@ -110,8 +115,14 @@ fn steps(tally: &mut Tally) {
     drop(server);
     examples::steps(tally);
     conformance::steps(tally, &Side::ALL);
-    tally.step("instructions", instructions::gate);
+    tally.step("instructions", || instructions::gate(&joined(counted)?));
     tally.step("long files", warn_of_long_files);
+}
+
+/// Waits for the result of a thread.
+fn joined<T>(thread: JoinHandle<command::Outcome<T>>) -> command::Outcome<T> {
+    let ended = thread.join();
+    ended.map_err(|_| "a thread of this task panicked".to_owned())?
 }
 
 /// Returns how many tests of a binary run at once: two for each core, because many wait for a process or the disk.

@@ -12,7 +12,9 @@ use tokio::sync::Notify;
 pub mod actix;
 pub mod callboard;
 pub mod clock;
+#[cfg(feature = "contest")]
 pub mod kameo;
+#[cfg(feature = "contest")]
 pub mod ractor;
 pub mod tokio_mpsc;
 pub mod works;
@@ -99,7 +101,9 @@ macro_rules! contestants {
         [
             $function::<$crate::contest::tokio_mpsc::Bare>,
             $function::<$crate::contest::actix::Actix>,
+            #[cfg(feature = "contest")]
             $function::<$crate::contest::ractor::Ractor>,
+            #[cfg(feature = "contest")]
             $function::<$crate::contest::kameo::Kameo>,
             $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Plain>>,
             $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Pinned>>,
