@@ -33,7 +33,9 @@ pub mod agents {
     #[cfg(feature = "models")]
     pub use ::callboard_models as model;
     #[cfg(feature = "clinics")]
-    pub use callboard_clinics::{clinic, hmcp, orchestrator, plan, planner, router, verifier};
+    pub use callboard_clinics::{
+        access, clinic, hmcp, orchestrator, plan, planner, router, verifier,
+    };
     #[cfg(feature = "gateway")]
     pub use callboard_gateway::{aggregate, question_router};
     #[cfg(feature = "orchestration")]

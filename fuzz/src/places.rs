@@ -44,6 +44,7 @@ pub fn authorization(bytes: &[u8]) {
         peer: None,
         local: None,
         authorization: Some(bytes),
+        certificate: None,
         is_forwarded: false,
     };
     if access.authenticate(&presented).is_ok() {

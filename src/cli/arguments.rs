@@ -1,6 +1,6 @@
 //! Arguments that several commands have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard_rpc::{ClientTls, is_loopback_host};
@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::CommandError;
-use crate::config::{SECONDS_PER_DAY, client_tls};
+use crate::config::{SECONDS_PER_DAY, client_tls, resolve_ca};
 
 /// Parses a duration: a whole number and `s`, `m`, `h` or `d` (seconds, minutes, hours, days).
 ///
@@ -69,7 +69,8 @@ pub(super) struct CredentialArguments {
 /// Authorities of the server's certificate.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct AuthorityArguments {
-    /// PEM file with the authorities of the server's certificate, in place of the public ones.
+    /// PEM file with the authorities of the server's certificate, or "system", in place of the public
+    /// ones.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -80,8 +81,9 @@ impl AuthorityArguments {
     /// # Errors
     /// Usage error if the file of `--ca` can't be used.
     pub(super) fn client_tls(&self) -> Result<ClientTls, CommandError> {
-        client_tls(self.ca.as_deref())
-            .map_err(|why| CommandError::usage(format_args!("--ca: {why}")))
+        let ca = self.ca.as_deref();
+        let ca = ca.map(|file| resolve_ca(file, Path::new("")));
+        client_tls(ca.as_deref()).map_err(|why| CommandError::usage(format_args!("--ca: {why}")))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use callboard_rpc::{KeyEntry, KeyStore, format_expiry, parse_expiry};
+use callboard_rpc::{KeyEntry, KeyOptions, KeyStore, format_expiry, parse_expiry};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{CommandError, CommandResult, EXIT_ANSWERED, KeysAction, KeysArguments, output};
@@ -21,9 +21,14 @@ pub(super) fn run(
         KeysAction::Add {
             name,
             scope,
+            patient,
             expires,
         } => {
-            let key = KeyStore::load_or_new(file)?.add_expiring(&name, scope, expires)?;
+            let options = KeyOptions {
+                expires_unix_s: expires,
+                patient,
+            };
+            let key = KeyStore::load_or_new(file)?.add_with(&name, scope, options)?;
             print_key(&key, &name)?;
         }
         KeysAction::Rotate {
@@ -75,6 +80,9 @@ fn key_row(key: &KeyEntry) -> String {
     }
     if let Some(principal) = &key.principal {
         state = format!("{state} as {principal}");
+    }
+    if let Some(patient) = &key.patient {
+        state = format!("{state} for patient {patient}");
     }
     [&*key.name, &state]
         .into_iter()

@@ -189,6 +189,9 @@ enum KeysAction {
         /// Scope that the key grants, for example `patient.identity`. May be repeated.
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
+        /// Id of the only patient whose data the scopes `patient/hmcp:…` of the key open.
+        #[arg(long, value_name = "ID")]
+        patient: Option<String>,
         /// Date through whose end the key is valid (2026-12-31), or timestamp (2026-12-31T12:00:00Z).
         #[arg(long, value_name = "WHEN", value_parser = keys::parse_when)]
         expires: Option<u64>,

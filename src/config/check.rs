@@ -155,6 +155,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             self.check_mail(listener, tree);
             self.check_guests(listener, tree);
             self.check_auth(listener, tree);
+            self.check_tls(listener, tree);
             self.check_room(listener);
             let hosts = listener.hosts.iter().map(|host| {
                 AllowedHosts::default()
@@ -335,6 +336,15 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                 );
                 self.problems.error(span.clone(), message);
             }
+        }
+    }
+
+    /// Reports mistakes in the TLS of a listener.
+    fn check_tls(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
+        let bind = listener.bind;
+        for why in listener.tls.iter().flat_map(|tls| tls.errors()) {
+            let message = format!("the listener on {bind}: `tls`: {why}");
+            self.problems.error(tree.span_of("tls"), message);
         }
     }
 

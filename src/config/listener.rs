@@ -12,7 +12,7 @@ use url::Host;
 
 use super::address::{NetworkRange, WebUrl};
 use super::listener_auth::AuthDeclaration;
-use super::tls::ListenerTlsDeclaration;
+use super::tls::{CertificateClientDeclaration, ListenerTlsDeclaration};
 use super::tree::ConfigTree;
 
 /// A socket in front of agents (`[[listener]]`).
@@ -32,13 +32,15 @@ pub struct ListenerDeclaration {
     #[serde(default)]
     pub agents: Vec<String>,
     /// Access of clients without a credential. Default: [`AnonymousAccess::Guest`] on loopback
-    /// addresses without `keys`, else [`AnonymousAccess::Denied`]; see [`Self::anonymous_access`].
-    /// Beyond loopback, a listener without `keys` needs [`AnonymousAccess::Guest`] written out.
+    /// addresses where no credential is required, else [`AnonymousAccess::Denied`]; see
+    /// [`Self::anonymous_access`]. Beyond loopback, a listener that requires no credential needs
+    /// [`AnonymousAccess::Guest`] written out.
     pub anonymous: Option<AnonymousAccess>,
-    /// Key file, relative to the topology file. If set, every request needs one of its keys.
+    /// Key file, relative to the topology file. If set, every request needs one of its keys, or
+    /// another credential of the listener.
     pub keys: Option<PathBuf>,
-    /// Access tokens of authorization servers. If set, every request needs one of them, or one of
-    /// `keys`.
+    /// Access tokens of authorization servers. If set, every request needs one of them, or another
+    /// credential of the listener.
     pub auth: Option<AuthDeclaration>,
     /// TLS. Without it the listener speaks plain HTTP.
     pub tls: Option<ListenerTlsDeclaration>,
@@ -46,6 +48,10 @@ pub struct ListenerDeclaration {
     /// header is ignored.
     #[serde(default)]
     pub trusted_proxies: Vec<NetworkRange>,
+    /// Whether each connection of `trusted_proxies` begins with a PROXY header, which names the
+    /// client.
+    #[serde(default)]
+    pub proxy_protocol: bool,
     /// Accepted `Host` names, in addition to this machine's own.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -149,6 +155,7 @@ impl ListenerDeclaration {
             auth: None,
             tls: None,
             trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             hosts: Vec::new(),
             origins: Vec::new(),
             compat: Vec::new(),
@@ -203,7 +210,12 @@ impl ListenerDeclaration {
 
     /// Whether every request needs a credential.
     pub(crate) fn requires_credential(&self) -> bool {
-        self.keys.is_some() || self.auth.is_some()
+        self.keys.is_some() || self.auth.is_some() || !self.certificate_clients().is_empty()
+    }
+
+    /// Returns the clients that are authenticated by their certificates.
+    pub(crate) fn certificate_clients(&self) -> &[CertificateClientDeclaration] {
+        self.tls.as_ref().map_or(&[][..], |tls| &tls.client)
     }
 
     /// Whether guests may come from beyond this machine: because the file says so, or through a proxy to a
@@ -230,8 +242,8 @@ impl ListenerDeclaration {
             && self.anonymous != Some(AnonymousAccess::Guest)
     }
 
-    /// Returns the access of clients without a credential. With `keys` it is denied. Without a
-    /// declaration, clients are guests if all are on this machine, and denied otherwise.
+    /// Returns the access of clients without a credential. Where a credential is required it is
+    /// denied. Without a declaration, clients are guests if all are on this machine, and denied otherwise.
     pub fn anonymous_access(&self) -> AnonymousAccess {
         match self.anonymous {
             _ if self.requires_credential() => AnonymousAccess::Denied,
@@ -271,7 +283,7 @@ impl ListenerDeclaration {
                 {
                     wrong.push((
                         "anonymous",
-                        "with `keys` or `auth` every request needs a credential: leave `anonymous` out",
+                        "with `keys`, `auth` or `tls.client` every request needs a credential: leave `anonymous` out",
                     ));
                 }
                 _ => {}
@@ -316,6 +328,9 @@ impl ListenerDeclaration {
                 "every request would be refused: write `keys`, or leave `anonymous` out",
             ));
         }
+        if self.proxy_protocol && self.trusted_proxies.is_empty() {
+            wrong.push(("proxy_protocol", PROXY_PROTOCOL_MESSAGE));
+        }
         let is_operator = self.anonymous == Some(AnonymousAccess::Operator);
         let is_proxied = !self.trusted_proxies.is_empty() && self.is_loopback_only();
         if is_proxied && !is_operator && !self.is_bare() && self.lacks_authentication() {
@@ -339,7 +354,7 @@ impl ListenerDeclaration {
         if self.agent.is_none() {
             wrong.push(("compat", "the dialect \"bare\" needs `agent`"));
         }
-        let why = "`agents`, `keys`, `auth`, `trusted_proxies`, `hosts`, `origins`, `principal_share_percent` and other `compat` are \
+        let why = "`agents`, `keys`, `auth`, `trusted_proxies`, `proxy_protocol`, `hosts`, `origins`, `principal_share_percent` and other `compat` are \
                    for the dialect \"mcp\"";
         let has_other = self
             .compat
@@ -350,6 +365,9 @@ impl ListenerDeclaration {
             .filter(is_set)
             .chain(has_other.then_some("compat"));
         wrong.extend(not_bare.map(|key| (key, why)));
+        if !self.certificate_clients().is_empty() {
+            wrong.push(("tls", BARE_CLIENTS_MESSAGE));
+        }
         wrong
     }
 
@@ -481,12 +499,6 @@ impl ListenerDeclaration {
                 "this callboard speaks no gRPC: build it with `--features grpc`",
             ));
         }
-        if self.tls.is_some() {
-            wrong.push((
-                "grpc_bind",
-                "gRPC has no TLS here: leave `tls` out and put a proxy with TLS in front, or leave `grpc_bind` out",
-            ));
-        }
         match &self.grpc_target {
             None if bind.ip().is_unspecified() => {
                 wrong.push((
@@ -533,11 +545,12 @@ impl ListenerDeclaration {
 }
 
 /// Keys that are invalid in the bare dialect.
-const KEYS_NOT_BARE: [&str; 7] = [
+const KEYS_NOT_BARE: [&str; 8] = [
     "agents",
     "keys",
     "auth",
     "trusted_proxies",
+    "proxy_protocol",
     "hosts",
     "origins",
     "principal_share_percent",
@@ -563,10 +576,13 @@ const PROXY_KEYS: [&str; 4] = ["public_url", "hosts", "grpc_target", "trusted_pr
 const OPERATOR_PROXY_MESSAGE: &str = "requests to this address or name come through a proxy, and their senders would be the operator: \
                                      write `keys` in place of `anonymous = \"operator\"`";
 /// Reason why a listener without authentication isn't opened beyond this machine, with the remedies.
-pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or tokens (`[listener.auth]`), or \
+pub(crate) const UNAUTHENTICATED_MESSAGE: &str = "this is not a loopback address: keys are needed to listen there (`keys`), or tokens (`[listener.auth]`), or client certificates (`[[listener.tls.client]]`), or \
                                                   `anonymous = \"guest\"` if anybody who reaches it may use it";
+const PROXY_PROTOCOL_MESSAGE: &str =
+    "only the PROXY headers of trusted proxies are read: name their addresses in `trusted_proxies`";
 const UNAUTHENTICATED_PROXY_MESSAGE: &str = "everybody beyond the proxy could use this listener: write `keys`, or `[listener.auth]`, or \
                                              `anonymous = \"guest\"` if anybody who reaches it may use it";
+const BARE_CLIENTS_MESSAGE: &str = "the dialect \"bare\" has no credentials: leave `client` out of it, or write the dialect \"mcp\"";
 const BARE_LOOPBACK_MESSAGE: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
                                     address, or write the dialect \"mcp\" and `keys`";
 

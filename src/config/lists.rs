@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::problem::{ProblemCollector, Severity};
+use super::tls::resolve_ca;
 use super::tree::ConfigTree;
 use super::{AgentDeclaration, ParsedSections, decode_entries, kinds};
 
@@ -131,6 +132,6 @@ fn read_clinics(
     sections.clinics = decode_entries(trees, "[[clinic]]", Severity::Error, problems);
     for clinic in &mut sections.clinics {
         let ca = &mut clinic.value.ca;
-        *ca = ca.take().map(|file| folder.join(file));
+        *ca = ca.take().map(|file| resolve_ca(&file, folder));
     }
 }

@@ -76,8 +76,8 @@ pub use sections::{
     AuditScope, ClinicsDeclaration, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration,
     StoreDeclaration,
 };
-pub use tls::ListenerTlsDeclaration;
-pub(crate) use tls::client_tls;
+pub use tls::{CertificateClientDeclaration, ListenerTlsDeclaration};
+pub(crate) use tls::{client_tls, resolve_ca};
 
 pub(crate) const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
@@ -322,13 +322,17 @@ impl Topology {
 
     /// Returns the highest data class among the agents with these ids.
     pub(crate) fn class_of(&self, ids: &[&str]) -> DataClass {
-        let behind = self
-            .agents_and_upstreams()
-            .filter(|agent| self.includes_agent(ids, agent.id()));
-        behind
-            .map(AgentDeclaration::class)
-            .max()
-            .unwrap_or_default()
+        let classes = self.agents_behind(ids).map(AgentDeclaration::class);
+        classes.max().unwrap_or_default()
+    }
+
+    /// Returns the agents and upstreams with these ids, and the members of virtual servers with them.
+    pub(crate) fn agents_behind(
+        &self,
+        ids: &[&str],
+    ) -> impl Iterator<Item = &dyn AgentDeclaration> {
+        self.agents_and_upstreams()
+            .filter(|agent| self.includes_agent(ids, agent.id()))
     }
 
     /// Whether an agent, upstream or virtual server has this id.

@@ -524,6 +524,10 @@ fn listeners_of_a2a() {
             "8:15 the listener on 127.0.0.1:7100: `grpc_target`: no gRPC listener is declared for it",
         ),
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
+        (
+            "proxy_protocol = true",
+            "name their addresses in `trusted_proxies`",
+        ),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
         (
             "grpc_bind = \"10.0.0.1:7200\"\nanonymous = \"operator\"",

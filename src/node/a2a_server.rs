@@ -1,13 +1,14 @@
 //! A2A servers of a node's listeners.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_a2a::card::CardSigningKey;
 use callboard_a2a::inbound as a2a;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, PushOptions, RelatedAgents};
 use callboard_a2a::wire::AgentProvider;
-use callboard_rpc::IssuerRegistry;
+use callboard_rpc::TokenVerifier;
 use callboard_runtime::AgentRef;
 use secrecy::SecretString;
 use url::Url;
@@ -32,7 +33,7 @@ impl ProtocolServer for A2aProtocol {
                 .base_url(listener.bind)
                 .parse()
                 .map_err(|_| listener_error(listener, "its address can't be in a URL"))?,
-            &IssuerRegistry::default(),
+            None,
         )
         .map(drop)
     }
@@ -43,7 +44,7 @@ impl ProtocolServer for A2aProtocol {
         agent: AgentRef,
     ) -> Result<A2aServer, NodeError> {
         let listener = place.listener;
-        let mut options = a2a_options(listener, base_url(place, who)?, &place.node.issuers)?;
+        let mut options = a2a_options(listener, base_url(place, who)?, place.tokens)?;
         options.agent.name = agent_name(place, who.name());
         options.agent.description = description(place, who);
         options.shares_anonymous_tasks = listener.lists_anonymous();
@@ -147,9 +148,9 @@ fn base_url(place: &ListenerContext<'_>, who: ServedAgents<'_>) -> Result<Url, N
 fn a2a_options(
     listener: &ListenerDeclaration,
     base: Url,
-    issuers: &IssuerRegistry,
+    tokens: Option<&Arc<TokenVerifier>>,
 ) -> Result<A2aOptions, NodeError> {
-    let entrance = access_config(listener, issuers)?;
+    let entrance = access_config(listener, tokens)?;
     let mut options = A2aOptions::new(base);
     options.access = entrance.access;
     options.hosts = entrance.hosts;

@@ -14,7 +14,7 @@ use callboard_mcp::inbound as mcp;
 use callboard_mcp::inbound::{
     self, CompatOptions, InboundOptions, McpServer, McpServerOptions, McpTaskStore,
 };
-use callboard_rpc::IssuerRegistry;
+use callboard_rpc::TokenVerifier;
 use callboard_rpc::serve::tls::ListenerTls;
 use callboard_rpc::serve::{BoundServer, ListenOptions, ServerRegistry};
 use callboard_runtime::AgentRef;
@@ -23,15 +23,15 @@ use futures::future::join_all;
 use super::a2a_server::A2aProtocol;
 use super::grpc::GrpcListener;
 use super::listener_options::{
-    AccessConfig, access_config, listener_error, request_limits, token_verifier,
+    AccessConfig, ServedScopes, access_config, listener_error, request_limits, token_verifier,
 };
 use super::listener_servers::{
     ListenerContext, ListenerServers, ProtocolServer, RetiredServers, ServedAgents,
 };
 use super::{AgentAddress, Node, NodeError};
 use crate::config::{
-    CompatTransport, ConfigError, ListenerDeclaration, McpDescription, ServedProtocol, Topology,
-    UNAUTHENTICATED_MESSAGE,
+    CompatTransport, ConfigError, ListenerDeclaration, ListenerTlsDeclaration, McpDescription,
+    ServedProtocol, Topology, UNAUTHENTICATED_MESSAGE,
 };
 
 /// Maximum number of threads that serve connections of one listener.
@@ -54,7 +54,11 @@ pub(super) struct OpenListener {
     server: ServerKind,
     /// gRPC server beside A2A over HTTP.
     grpc: Option<GrpcListener>,
+    /// Verifier of its access tokens, for servers that are created later; `None` if it accepts none.
+    tokens: Option<Arc<TokenVerifier>>,
     addresses: Vec<AgentAddress>,
+    /// Scopes that its agents need, as clients are told.
+    scopes: ServedScopes,
     /// Descriptions of the MCP servers: that of all agents, and that of each.
     descriptions: Vec<McpDescription>,
     /// URL of its address, without a path.
@@ -171,12 +175,16 @@ impl Node {
     /// Returns a listener's options, with one thread per core, at most [`LISTENER_WORKERS_MAX`]:
     /// the accepting thread handles a call up to the request to an upstream. Reads the certificate
     /// files.
-    fn listen_options(&self, listener: &ListenerDeclaration) -> Result<ListenOptions, NodeError> {
+    fn listen_options(
+        &self,
+        listener: &ListenerDeclaration,
+        tokens: Option<&Arc<TokenVerifier>>,
+    ) -> Result<ListenOptions, NodeError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let tls = listener
             .tls
             .as_ref()
-            .map(|tls| ListenerTls::open(tls.files()))
+            .map(|tls| self.listener_tls(listener, tls))
             .transpose()?;
         Ok(ListenOptions {
             tls,
@@ -185,14 +193,40 @@ impl Node {
                 .iter()
                 .map(|range| range.network())
                 .collect(),
+            proxy_protocol: listener.proxy_protocol,
             workers: cores.min(LISTENER_WORKERS_MAX),
             address_connections_max: listener.address_connections_max.map(NonZeroUsize::get),
             auth_failures: self.auth_failures.clone(),
             buffers: self.buffers.clone(),
-            token_resource: token_verifier(listener, &self.issuers)
-                .map(|tokens| Arc::new(tokens.resource().clone())),
+            token_resource: tokens.map(|tokens| Arc::new(tokens.resource().clone())),
             ..ListenOptions::default()
         })
+    }
+
+    #[cfg(feature = "acme")]
+    fn listener_tls(
+        &self,
+        listener: &ListenerDeclaration,
+        tls: &ListenerTlsDeclaration,
+    ) -> Result<ListenerTls, NodeError> {
+        Ok(match &tls.acme {
+            None => ListenerTls::open(tls.files())?,
+            Some(acme) => {
+                let settings = acme
+                    .settings()
+                    .map_err(|why| listener_error(listener, &why))?;
+                ListenerTls::open_acme(&settings, &self.certificates)?
+            }
+        })
+    }
+
+    #[cfg(not(feature = "acme"))]
+    fn listener_tls(
+        &self,
+        _: &ListenerDeclaration,
+        tls: &ListenerTlsDeclaration,
+    ) -> Result<ListenerTls, NodeError> {
+        Ok(ListenerTls::open(tls.files())?)
     }
 
     /// Opens the listener declared at index `at`.
@@ -251,13 +285,15 @@ impl Node {
         if listener.lacks_authentication() {
             return Err(listener_error(listener, UNAUTHENTICATED_MESSAGE));
         }
-        if let Some(tls) = &listener.tls {
+        if let Some(tls) = &listener.tls
+            && tls.acme.is_none()
+        {
             tls.files().check()?;
         }
         match listener.served_protocol() {
             ServedProtocol::A2a => A2aProtocol::validate(listener),
             ServedProtocol::Mcp | ServedProtocol::Bare => McpProtocol::validate(listener),
-            ServedProtocol::Mail => access_config(listener, &IssuerRegistry::default()).map(drop),
+            ServedProtocol::Mail => access_config(listener, None).map(drop),
         }
     }
 
@@ -286,7 +322,9 @@ impl Node {
     ) -> Result<OpenListener, NodeError> {
         let ListenerSockets { http: socket, grpc } = sockets;
         let kept = socket.try_clone()?;
-        let options = self.listen_options(listener)?;
+        let scopes = ServedScopes::of(topology, listener);
+        let tokens = token_verifier(listener, &self.issuers, scopes.clone())?;
+        let options = self.listen_options(listener, tokens.as_ref())?;
         let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let place = ListenerContext {
             node: self,
@@ -294,10 +332,11 @@ impl Node {
             topology,
             address: socket.local_addr()?,
             grpc: at_grpc,
+            tokens: tokens.as_ref(),
         };
         let (serving, behind) = match listener.served_protocol() {
             ServedProtocol::Bare => self.serve_bare(socket, listener, &options)?,
-            ServedProtocol::Mail => self.serve_mail(socket, listener, &options)?,
+            ServedProtocol::Mail => self.serve_mail(socket, &place, &options)?,
             ServedProtocol::Mcp => {
                 let front = ListenerServers::<McpProtocol>::open(&place)?;
                 let (all, named) = front.clone_servers();
@@ -340,7 +379,9 @@ impl Node {
             handle,
             server: behind,
             grpc,
+            tokens,
             addresses,
+            scopes,
             base_url: listener.base_url(serving.address),
             descriptions: mcp_descriptions(topology, listener),
             public_url: public,
@@ -403,12 +444,12 @@ impl Node {
     fn serve_mail(
         &self,
         socket: TcpListener,
-        listener: &ListenerDeclaration,
+        place: &ListenerContext<'_>,
         options: &ListenOptions,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
         let server = MailServer::new(
-            self.single_agent(listener)?,
-            mail_options(listener, &self.issuers)?,
+            self.single_agent(place.listener)?,
+            mail_options(place.listener, place.tokens)?,
         );
         Ok((
             callboard_mail::inbound::serve(socket, server.clone(), options)?,
@@ -422,10 +463,8 @@ impl Node {
         listener: &ListenerDeclaration,
         options: &ListenOptions,
     ) -> Result<(BoundServer, ServerKind), NodeError> {
-        let server = McpServer::new(
-            self.single_agent(listener)?,
-            mcp_options(listener, &self.issuers)?,
-        );
+        // The bare dialect has no credentials.
+        let server = McpServer::new(self.single_agent(listener)?, mcp_options(listener, None)?);
         Ok((
             inbound::serve_named(
                 socket,
@@ -438,8 +477,8 @@ impl Node {
     }
 
     /// Whether the listener's servers can't be changed to the listener declared at index `at` and
-    /// must be opened anew: an agent has a stricter data class, or the description of an MCP server
-    /// has changed.
+    /// must be opened anew: an agent has a stricter data class, its agents need other scopes, or the
+    /// description of an MCP server has changed.
     pub(super) fn needs_restart(
         &self,
         open: &OpenListener,
@@ -449,6 +488,9 @@ impl Node {
         let Some(listener) = topology.listeners.get(at) else {
             return false;
         };
+        if open.scopes != ServedScopes::of(topology, listener) {
+            return true;
+        }
         match &open.server {
             ServerKind::Mcp(front) => {
                 front.has_stricter_class(topology, listener)
@@ -477,6 +519,7 @@ impl Node {
             topology,
             address,
             grpc: at_grpc,
+            tokens: open.tokens.as_ref(),
         };
         match &mut open.server {
             ServerKind::Bare(server) => server.replace(self.single_agent(listener)?),
@@ -544,13 +587,13 @@ fn server_addresses(
 /// Returns the server options of a mail listener.
 fn mail_options(
     listener: &ListenerDeclaration,
-    issuers: &IssuerRegistry,
+    tokens: Option<&Arc<TokenVerifier>>,
 ) -> Result<MailServerOptions, NodeError> {
     let AccessConfig {
         access,
         hosts,
         origins,
-    } = access_config(listener, issuers)?;
+    } = access_config(listener, tokens)?;
     let mut options = MailServerOptions {
         access,
         hosts,
@@ -576,7 +619,7 @@ impl ProtocolServer for McpProtocol {
     const NAMED_PATH: &'static str = mcp::NAMED_PATH;
 
     fn validate(listener: &ListenerDeclaration) -> Result<(), NodeError> {
-        mcp_options(listener, &IssuerRegistry::default()).map(drop)
+        mcp_options(listener, None).map(drop)
     }
 
     fn create(
@@ -584,7 +627,7 @@ impl ProtocolServer for McpProtocol {
         who: ServedAgents<'_>,
         agent: AgentRef,
     ) -> Result<McpServer, NodeError> {
-        let options = mcp_options(place.listener, &place.node.issuers)?;
+        let options = mcp_options(place.listener, place.tokens)?;
         let at = match who {
             ServedAgents::All(..) => Some(place.listener),
             ServedAgents::One(_) => None,
@@ -659,9 +702,9 @@ pub(crate) fn server_description(name: &str, declared: McpDescription) -> mcp::S
 
 fn mcp_options(
     listener: &ListenerDeclaration,
-    issuers: &IssuerRegistry,
+    tokens: Option<&Arc<TokenVerifier>>,
 ) -> Result<McpServerOptions, NodeError> {
-    let entrance = access_config(listener, issuers)?;
+    let entrance = access_config(listener, tokens)?;
     let has = |transport| listener.compat.contains(&transport);
     let default = if listener.is_bare() {
         McpServerOptions::bare()

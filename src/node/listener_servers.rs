@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use callboard_message::DataClass;
+use callboard_rpc::TokenVerifier;
 use callboard_rpc::serve::ServerRegistry;
 use callboard_runtime::{AgentId, AgentRef};
 
@@ -82,6 +84,8 @@ pub(super) struct ListenerContext<'a> {
     pub(super) address: SocketAddr,
     /// Actual gRPC address of the listener; `None` without gRPC.
     pub(super) grpc: Option<SocketAddr>,
+    /// Verifier of its access tokens; `None` if it accepts none.
+    pub(super) tokens: Option<&'a Arc<TokenVerifier>>,
 }
 
 impl ListenerContext<'_> {

@@ -69,6 +69,9 @@ pub struct Node {
     buffers: BufferBudget,
     /// Keys of the issuers of access tokens, shared by all listeners.
     issuers: IssuerRegistry,
+    /// Certificates of ACME authorities, shared by all listeners.
+    #[cfg(feature = "acme")]
+    certificates: callboard_rpc::AcmeRegistry,
     /// Runner of stored tasks of orchestrators.
     runner: OptionalTaskRunner,
     /// Persistent store; `None` if the store is in memory.
@@ -173,6 +176,8 @@ impl Node {
             auth_failures,
             buffers: BufferBudget::new(policy::buffer_limits(topology)),
             issuers: IssuerRegistry::default(),
+            #[cfg(feature = "acme")]
+            certificates: callboard_rpc::AcmeRegistry::default(),
             runner: OptionalTaskRunner::default(),
             store,
             store_fingerprint: topology.fingerprints.store,

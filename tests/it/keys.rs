@@ -90,6 +90,37 @@ async fn keys_expire_and_are_replaced() {
     }
 }
 
+/// Goal: a key can be for one patient, which the list tells, and only by the option for it. Method: such a
+/// key, one that replaces it, and mistakes.
+#[tokio::test]
+async fn keys_for_one_patient() {
+    let home = Home::new();
+    let file = home.path("keys.toml");
+    let keys = ["keys", "--keys", file.to_str().unwrap()];
+    let run = async |more: &[&str]| home.run(&[&keys[..], more].concat()).await;
+    let add = [
+        "add",
+        "app",
+        "--scope",
+        "patient/hmcp:*",
+        "--patient",
+        "PT1",
+    ];
+    assert_eq!(run(&add).await.code, Some(0));
+    assert_eq!(run(&["rotate", "app", "app-2"]).await.code, Some(0));
+    run(&["list"]).await.printing(
+        0,
+        "app\tvalid for patient PT1\tpatient/hmcp:*\napp-2\tvalid as app for patient PT1\tpatient/hmcp:*\n",
+    );
+    for (wrong, said) in [
+        (&["add", "b", "--scope", "patient:PT1"][..], "--patient"),
+        (&["add", "b", "--patient", "PT1 PT2"], "a key's patient"),
+        (&["add", "b", "--patient", ""], "a key's patient"),
+    ] {
+        run(wrong).await.with(2, said);
+    }
+}
+
 /// Goal: mistakes are the user's, and say what to do. Method: rows.
 #[tokio::test]
 async fn mistakes_with_keys() {

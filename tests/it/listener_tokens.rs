@@ -4,7 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use callboard::rpc::{TOKEN_CLOCK_LEEWAY_S, format_expiry};
+use callboard::rpc::{INTROSPECTING_ISSUERS_MAX, TOKEN_CLOCK_LEEWAY_S, format_expiry};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
@@ -14,25 +14,29 @@ use crate::issuer::{SigningKey, TestIssuer, bad_tokens, now_s};
 use crate::kit::gateway::{A2A, MCP, NODE, end, script, serve, started};
 use crate::kit::{Home, Running, a2a, mcp, soon};
 
-const AUDIENCE: &str = "https://agents.example";
-const ENDED: &str = "the credential was revoked or has expired";
+pub const AUDIENCE: &str = "https://agents.example";
+pub const ENDED: &str = "the credential was revoked or has expired";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// A node with a listener of each protocol, which all take tokens of one issuer.
-struct Place {
-    home: Home,
-    running: Running,
+pub struct Place {
+    pub home: Home,
+    pub running: Running,
     file: String,
-    mcp: String,
+    pub mcp: String,
     a2a: String,
-    mail: String,
+    pub mail: String,
 }
 
 impl Place {
     async fn start(issuer: &TestIssuer) -> Self {
-        let home = Home::new();
+        Self::start_with(Home::new(), issuer, "").await
+    }
+
+    /// Starts a node whose issuer has more keys than these.
+    pub async fn start_with(home: Home, issuer: &TestIssuer, more: &str) -> Self {
         let auth = format!(
-            "[listener.auth]\n[[listener.auth.issuer]]\nname = \"corp\"\nissuer = \"{}\"\naudiences = [\"{AUDIENCE}\"]\n\
+            "[listener.auth]\n[[listener.auth.issuer]]\nname = \"corp\"\nissuer = \"{}\"\naudiences = [\"{AUDIENCE}\"]\n{more}\
              scopes_required = [\"callboard\"]\n[listener.auth.issuer.claims]\nroles = \"roles\"\n",
             issuer.url
         );
@@ -83,7 +87,7 @@ impl Place {
     }
 
     /// A request of each protocol.
-    fn requests(&self) -> [(&'static str, RequestBuilder); 3] {
+    pub fn requests(&self) -> [(&'static str, RequestBuilder); 3] {
         [
             ("/mcp", self.mcp()),
             ("/a2a", self.a2a()),
@@ -93,7 +97,7 @@ impl Place {
 }
 
 /// Sends a request from an address of its own, so that no failure before it delays its answer.
-async fn send(request: RequestBuilder) -> Response {
+pub async fn send(request: RequestBuilder) -> Response {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
     let from = IpAddr::from([127, 0, 1 + number / 200, 1 + number % 200]);
@@ -102,7 +106,7 @@ async fn send(request: RequestBuilder) -> Response {
     soon("an answer", sent).await.unwrap()
 }
 
-async fn text(response: Response) -> String {
+pub async fn text(response: Response) -> String {
     soon("a body", response.text()).await.unwrap()
 }
 
@@ -335,6 +339,16 @@ async fn declarations_that_cannot_be() {
     let one = |more: &str| format!("[[listener.auth.issuer]]\n{ISSUER}{more}");
     let edited =
         |from: &str, to: &str| format!("[[listener.auth.issuer]]\n{}", ISSUER.replace(from, to));
+    const CLIENT: &str = "client_id = \"me\"\nsecret_env = \"PATH\"\n";
+    let introspecting = |url: &str, more: &str| one(&format!("introspection = \"{url}\"\n{more}"));
+    let many_introspecting = |count: usize| -> String {
+        let numbered = (0..count).map(|number| {
+            let text = introspecting("https://login.example/introspect", CLIENT);
+            let text = text.replace("name = \"a\"", &format!("name = \"a{number}\""));
+            text.replace("login.example\"\n", &format!("login{number}.example\"\n"))
+        });
+        numbered.collect()
+    };
     for (lines, said) in [
         (String::new(), "add an [[listener.auth.issuer]]"),
         (
@@ -375,6 +389,52 @@ async fn declarations_that_cannot_be() {
         ),
         (one("jwks = \"nothing.json\"\n"), "there is no key file"),
         (one("ca = \"nothing.pem\"\n"), "nothing.pem"),
+        (
+            introspecting("http://login.example", CLIENT),
+            "`introspection` must be an https URL",
+        ),
+        (introspecting("introspect", CLIENT), "this is not a URL"),
+        (
+            introspecting("https://login.example", ""),
+            "`introspection` needs `client_id` and `secret_env`",
+        ),
+        (
+            introspecting("https://login.example", "client_id = \"me\"\n"),
+            "`introspection` needs `client_id` and `secret_env`",
+        ),
+        (
+            introspecting(
+                "https://login.example",
+                "client_id = \"me\"\nsecret_env = \"NO_SUCH_VARIABLE\"\n",
+            ),
+            "`secret_env`: there is no environment variable NO_SUCH_VARIABLE",
+        ),
+        (one(CLIENT), "are for `introspection`, which is missing"),
+        (
+            introspecting(
+                "https://login.example",
+                &format!("{CLIENT}introspection_age_max_s = 301\n"),
+            ),
+            "must be 1 to 300",
+        ),
+        (
+            introspecting(
+                "https://login.example",
+                &format!("{CLIENT}introspection_age_max_s = 0\n"),
+            ),
+            "must be 1 to 300",
+        ),
+        (
+            introspecting(
+                "https://login.example",
+                &format!("{CLIENT}algorithms = [\"ES256\"]\n"),
+            ),
+            "has only with `jwks`",
+        ),
+        (
+            many_introspecting(INTROSPECTING_ISSUERS_MAX + 1),
+            "at most 4 issuers can have `introspection`",
+        ),
         (one("secret = \"x\"\n"), "secret"),
         (
             format!("{}{}", one(""), one("")),
@@ -393,9 +453,20 @@ async fn declarations_that_cannot_be() {
     }
     // Tokens are a credential: beyond this machine nothing else is needed.
     let listener = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"0.0.0.0:0\"\n";
-    let text = format!("{NODE}{upstream}{listener}[listener.auth]\n{}", one(""));
-    let file = home.write("n.toml", &text);
-    assert_eq!(home.run(&["check", &file]).await.code, Some(0));
+    let age = format!(
+        "{CLIENT}introspection_age_max_s = 300\njwks = \"metadata\"\nalgorithms = [\"ES256\"]\n"
+    );
+    for lines in [
+        one(""),
+        introspecting("https://login.example/introspect", CLIENT),
+        introspecting("http://localhost:1/introspect", &age),
+        many_introspecting(INTROSPECTING_ISSUERS_MAX),
+    ] {
+        let text = format!("{NODE}{upstream}{listener}[listener.auth]\n{lines}");
+        let file = home.write("n.toml", &text);
+        let checked = home.run(&["check", &file]).await;
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+    }
     // And so are guests, if that is written out and nothing personal is behind.
     for (more, code) in [
         ("anonymous = \"guest\"\n", 0),

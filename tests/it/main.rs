@@ -10,6 +10,10 @@ mod played;
 #[path = "../kit/issuer.rs"]
 #[expect(dead_code, reason = "the tests of JSON-RPC need more of it")]
 mod issuer;
+// An introspection endpoint within a test.
+#[path = "../kit/introspection.rs"]
+#[expect(dead_code, reason = "the tests of JSON-RPC need more of it")]
+mod introspection_server;
 // Authorities, and certificates that they issue.
 #[path = "../kit/certificates.rs"]
 mod certificates;
@@ -51,6 +55,8 @@ mod clinics_agent;
 // The script that starts the clinics and the one that tests them, as a new user runs them.
 mod clinics_scripts;
 mod code_shape;
+// Every operation of every protocol with every kind of credential; what is refused, and how.
+mod credential_matrix;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
 // `callboard demo agents`: three agents, each step as it has to be.
@@ -75,10 +81,14 @@ mod gateway;
 mod hostile;
 // HMCP: two agents that answer like models, over three transports, and their guard.
 mod hmcp;
+// Scopes, patients, tenants and purposes of credentials, at HMCP agents and clinics.
+mod hmcp_scopes;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
 // Access tokens at listeners: one credential for all protocols, and none of a foreign issuer.
 mod listener_tokens;
+// Opaque tokens at listeners: their issuer is asked, revoked ones end streams.
+mod listener_introspection;
 // Names, doc comments and commit subjects: terms of the field.
 mod language;
 // `callboard mail`: what is printed where, and the exit codes; another file under a mailroom.

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::certificates::{Authority, Issued, LOCAL};
-use crate::kit::gateway::{A2A, MCP, NODE, edit, end, modern, said, script, started};
-use crate::kit::{Home, ended, soon};
+use crate::kit::gateway::{A2A, MCP, NODE, edit, end, modern, reloaded, said, script, started};
+use crate::kit::{Home, a2a, ended, mcp, soon};
 
 /// An authority whose certificate is in a home's file `ca.pem`.
 fn authority(home: &Home) -> Authority {
@@ -36,10 +36,21 @@ fn name_of(path: &Path) -> String {
 }
 
 fn trusting(home: &Home) -> reqwest::Client {
+    client_of(home).build().unwrap()
+}
+
+/// Returns a client that trusts the home's authority and shows a certificate.
+fn showing(home: &Home, issued: &Issued) -> reqwest::Client {
+    let pem = [&issued.certificate, &issued.key].map(|path| fs::read(path).unwrap());
+    let identity = reqwest::Identity::from_pem(&pem.concat()).unwrap();
+    client_of(home).identity(identity).build().unwrap()
+}
+
+fn client_of(home: &Home) -> reqwest::ClientBuilder {
     let pem = fs::read(home.path("ca.pem")).unwrap();
     let ca = reqwest::Certificate::from_pem(&pem).unwrap();
     let client = reqwest::Client::builder().no_proxy();
-    client.add_root_certificate(ca).build().unwrap()
+    client.add_root_certificate(ca)
 }
 
 /// Returns a topology with listeners for MCP, A2A, mail and the bare dialect, all with TLS.
@@ -88,8 +99,67 @@ async fn every_kind_of_listener() {
     end(running, &home).await;
 }
 
-/// Goal: the clients for people trust the authority of `--ca`, and name the key without it. Method:
-/// `mcp`, `a2a` and `mail` against listeners with TLS.
+/// Goal: a listed client certificate alone opens each kind of listener as its principal, another of the
+/// same authority opens none, and a reload changes the list. Method: listeners for MCP, A2A and mail
+/// without keys; requests with both certificates, before and after the other one takes the first's place.
+#[tokio::test]
+async fn certificates_open_every_kind_of_listener() {
+    let home = Home::new();
+    let authority = authority(&home);
+    let folder = home.path("");
+    let server = tls(&authority.issue(&LOCAL, &folder, "server"));
+    let certificates = ["robot.example", "other.example"]
+        .map(|name| (name, authority.issue(&[name], &folder, name)));
+    let agents = format!(
+        "{}[[agent]]\nkind = \"mailroom\"\nid = \"room\"\n",
+        script(&home, "one", "one")
+    );
+    let knowing = |name: &str| {
+        let clients = format!(
+            ", client_ca = \"ca.pem\", client = [{{ name = \"{name}\", principal = \"robot\" }}] }}"
+        );
+        let tls = server.replace(" }", &clients);
+        let mail = "[[listener]]\nbind = \"127.0.0.1:0\"\nprotocol = \"mail\"\nagent = \"room\"\n";
+        format!("{NODE}{agents}{MCP}agent = \"one\"\n{tls}{A2A}agent = \"one\"\n{tls}{mail}{tls}")
+    };
+    let (mut running, listening) = started(&home, &knowing("robot.example")).await;
+    let bases = bases(&listening);
+    let requests = || {
+        let call = json!({ "name": "who", "arguments": {} });
+        let message = a2a::for_skill("who", false);
+        [
+            mcp::request(&format!("{}/mcp", bases[0]), &json!({}), "tools/call", call),
+            a2a::request(&format!("{}/a2a", bases[1]), "SendMessage", message),
+            reqwest::Client::new()
+                .get(format!("{}/api/agents", bases[2]))
+                .header("x-agent-id", "robot"),
+        ]
+    };
+    // New connections each time: those of before belong to the listener of before.
+    let statuses = async |issued: &Issued| {
+        let client = showing(&home, issued);
+        let mut statuses = Vec::new();
+        for request in requests() {
+            let sent = client.execute(request.build().unwrap());
+            statuses.push(soon("an answer", sent).await.unwrap().status().as_u16());
+        }
+        statuses
+    };
+    for known in ["robot.example", "other.example"] {
+        if known == "other.example" {
+            reloaded(&home, &mut running, &knowing(known)).await;
+        }
+        for (name, issued) in &certificates {
+            let status = if *name == known { 200 } else { 401 };
+            assert_eq!(statuses(issued).await, [status; 3], "{known} {name}");
+        }
+    }
+    end(running, &home).await;
+}
+
+/// Goal: the clients for people trust the authority of `--ca`, those of the system with `--ca system`,
+/// and name the key without it. Method: `mcp`, `a2a` and `mail` against listeners with TLS; the system's
+/// authorities are those of `SSL_CERT_FILE`.
 #[tokio::test]
 async fn commands_with_their_own_authority() {
     let home = Home::new();
@@ -103,6 +173,10 @@ async fn commands_with_their_own_authority() {
     ] {
         let trusting = [&command[..], &["--ca", "ca.pem"]].concat();
         home.run(&trusting).await.with(0, "");
+        let system = [&command[..], &["--ca", "system"]].concat();
+        let mut system = home.callboard(&system);
+        system.env("SSL_CERT_FILE", home.path("ca.pem"));
+        ended(&mut system, None).await.with(0, "");
         let refused = home.run(&command).await;
         assert_eq!(refused.code, Some(4), "{refused:?}");
         assert!(refused.err.contains("certificate in `ca`"), "{refused:?}");

@@ -243,7 +243,8 @@ pub fn bad_tokens(
     let right = key.token(&good);
     let (signed, signature) = right.rsplit_once('.').unwrap();
     let (first, claims) = signed.split_once('.').unwrap();
-    let secret = key.jwk()["x"].as_str().unwrap_or_default().to_owned();
+    let jwk = key.jwk();
+    let secret = jwk["x"].as_str().or(jwk["n"].as_str()).unwrap().to_owned();
     let as_secret = |algorithm: &str, secret: &[u8]| {
         let message = message(&json!({ "alg": algorithm, "kid": key.id }), &text);
         let shared = hmac::Key::new(hmac::HMAC_SHA256, secret);

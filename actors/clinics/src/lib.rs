@@ -4,8 +4,10 @@
 //! [`orchestrator`] passes a question through [`planner`], [`router`] and [`verifier`]. A guardrail
 //! screens the question once, and the answer of each clinic. [`plan`] holds the plans, the clinic
 //! registry and the tool catalogue that these share. [`clinic`] serves one clinic's own data from
-//! SQLite. [`hmcp`] has two agents that answer `sampling/createMessage` like models.
+//! SQLite. [`hmcp`] has two agents that answer `sampling/createMessage` like models. [`access`] decides
+//! which data a credential opens.
 
+pub mod access;
 pub mod clinic;
 pub mod hmcp;
 pub mod orchestrator;

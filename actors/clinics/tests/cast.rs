@@ -47,6 +47,7 @@ async fn cast(system: &System, host: &str, data: &Path) -> AgentRef {
             database: data.join(format!("{}.sqlite", entry.id)),
             seed: example(&format!("{}.json", entry.specialty)),
             purposes_allowed: vec!["treatment".into()],
+            tenant: None,
             classes: Default::default(),
         };
         let clinic = system.spawn(Clinic::open(config).await.unwrap());

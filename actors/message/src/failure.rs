@@ -2,8 +2,8 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// Error reply of an agent. Adapters transfer it over every protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -17,6 +17,9 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
+
+/// Member of a failure's data: name of the scope that the caller lacks.
+pub const NEEDED_SCOPE_DATA_KEY: &str = "needed_scope";
 
 /// Reply as raw JSON, or the failure that is sent instead of a reply.
 pub type RawReply = Result<Box<RawValue>, Failure>;
@@ -80,6 +83,20 @@ impl Failure {
     /// Creates a failure of the kind [`FailureKind::Denied`].
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Denied, message)
+    }
+
+    /// Creates a failure of the kind [`FailureKind::Denied`] for a caller without the scope `scope`.
+    pub fn lacking_scope(message: impl Into<String>, scope: &str) -> Self {
+        Self::denied(message).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
+    }
+
+    /// Returns the scope without which the caller was denied; `None` for other failures.
+    pub fn needed_scope(&self) -> Option<&str> {
+        let data = self
+            .data
+            .as_ref()
+            .filter(|_| self.kind == FailureKind::Denied)?;
+        data.get(NEEDED_SCOPE_DATA_KEY)?.as_str()
     }
 
     /// Creates a failure of the kind [`FailureKind::Rejected`].

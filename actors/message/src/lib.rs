@@ -32,10 +32,13 @@ pub use content::{
     ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, FAILURE_META_KEY,
     PARENT_META_KEY, ResourceContent, ToolResult,
 };
-pub use failure::{Failure, FailureKind, RawReply};
+pub use failure::{Failure, FailureKind, NEEDED_SCOPE_DATA_KEY, RawReply};
 pub use hex::encode_hex;
 pub use message::{Message, MessageCodec, MessageCodecError, MessageSpec, RawMessage, schema_of};
-pub use principal::{DataClass, Principal, PrincipalKind};
+pub use principal::{
+    DataClass, PATIENT_SCOPE_PREFIX, PURPOSE_SCOPE_PREFIX, Principal, PrincipalKind,
+    TENANT_SCOPE_PREFIX,
+};
 pub use question::{
     Answer, Elicitation, ElicitationAction, ElicitationAnswer, QUESTION_KEY_META_KEY, Question,
     Root, RootsAnswer, RootsRequest, SamplingAnswer, SamplingRequest, Speaker,

@@ -456,15 +456,15 @@ impl ModelConfig {
         }
     }
 
-    /// Resolves relative paths against `folder`.
-    pub fn resolve_paths(&mut self, folder: &Path) {
+    /// Replaces the file of `ca` by the one that `resolve` returns for it.
+    pub fn resolve_ca(&mut self, resolve: impl FnOnce(PathBuf) -> PathBuf) {
         match self {
             Self::Openai(remote)
             | Self::AzureOpenai(remote)
             | Self::OpenaiCompatible(remote)
             | Self::Anthropic(remote)
             | Self::Ollama(remote) => {
-                remote.ca = remote.ca.take().map(|file| folder.join(file));
+                remote.ca = remote.ca.take().map(resolve);
             }
             Self::Scripted(_) | Self::Echo(_) => {}
         }

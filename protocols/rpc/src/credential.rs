@@ -2,8 +2,8 @@
 //! body.
 //!
 //! A listener uses [`AccessControl`]. API keys are one kind of bearer token; access tokens of
-//! authorization servers are another ([`TokenVerifier`](crate::TokenVerifier)). Client certificates
-//! would be a field of [`PresentedCredential`] and a variant of [`AccessControl`].
+//! authorization servers are another ([`TokenVerifier`](crate::TokenVerifier)). A client without a
+//! token may be known by its certificate ([`CertificateClients`](crate::CertificateClients)).
 
 use derive_more::Debug;
 use std::net::IpAddr;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use callboard_message::Principal;
 
 use crate::ReloadingKeyStore;
+use crate::tls::ClientCertificate;
 use crate::token_resource::TokenResource;
 
 /// Maximum length of the `Authorization` header's value, in bytes. A longer value is rejected.
@@ -43,8 +44,9 @@ pub enum AccessControl {
     /// No credentials; all peers are anonymous, and the listener may bind any address. Requests
     /// forwarded by a proxy are accepted. For services that are deliberately public.
     Anyone,
-    /// Every request must have a bearer token (RFC 6750). The verifiers are tried in order; the
-    /// first that recognises the kind of token decides.
+    /// Every request must have a bearer token (RFC 6750), or come over a connection whose client
+    /// certificate is known. The verifiers are tried in order; the first that recognises the kind of
+    /// token, or the certificate, decides. With a token, the certificate doesn't count.
     #[debug("Bearer({} verifiers)", _0.len())]
     Bearer(Arc<[Box<dyn BearerVerifier>]>),
 }
@@ -55,25 +57,25 @@ impl AccessControl {
         Self::Bearer(Arc::new([Box::new(ring)]))
     }
 
-    /// Creates access control that requires a bearer token with every request, of a kind that one
-    /// of the verifiers knows.
+    /// Creates access control that requires a credential with every request, which one of the
+    /// verifiers knows.
     pub fn with_verifiers(verifiers: Vec<Box<dyn BearerVerifier>>) -> Self {
         Self::Bearer(verifiers.into())
     }
 
-    /// Waits until what the verification of a credential needs has been fetched, within a few
-    /// seconds; usually it returns at once. `authorization` is the value of the `Authorization`
-    /// header. To be called before [`Self::authenticate`].
-    pub async fn prepare(&self, authorization: Option<&[u8]>) {
+    /// Waits until what the verification of a credential needs has been fetched; usually it returns at
+    /// once. Each issuer has [`INTROSPECTION_TIMEOUT`](crate::INTROSPECTION_TIMEOUT) or as much as its
+    /// settings say, and at most four are asked. To be called before [`Self::authenticate`].
+    pub async fn prepare(&self, credential: &PresentedCredential<'_>) {
         let Self::Bearer(verifiers) = self else {
             return;
         };
-        let Some(Ok(token)) = authorization.map(bearer_token) else {
+        let Some(Ok(token)) = credential.authorization.map(bearer_token) else {
             return;
         };
         for ready in verifiers
             .iter()
-            .filter_map(|verifier| verifier.prepare(token))
+            .filter_map(|verifier| verifier.prepare(token, credential.peer))
         {
             ready.await;
         }
@@ -115,8 +117,14 @@ impl AccessControl {
             Self::Open(trust) => *trust,
             Self::Anyone => UnauthenticatedAccess::BehindProxy,
             Self::Bearer(verifiers) => {
-                let token =
-                    bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
+                let Some(authorization) = credential.authorization else {
+                    let known = credential.own_certificate().and_then(|certificate| {
+                        let mut verifiers = verifiers.iter();
+                        verifiers.find_map(|verifier| verifier.verify_certificate(certificate))
+                    });
+                    return known.ok_or(CredentialError::Missing);
+                };
+                let token = bearer_token(authorization)?;
                 let verified = verifiers.iter().find_map(|verifier| verifier.verify(token));
                 return verified.unwrap_or(Err(CredentialError::Wrong));
             }
@@ -136,6 +144,25 @@ impl AccessControl {
             }
             _ => Principal::anonymous(),
         })
+    }
+
+    /// Returns whether requests can be authenticated by bearer tokens.
+    pub fn accepts_tokens(&self) -> bool {
+        self.has_verifier(false)
+    }
+
+    /// Returns whether requests can be authenticated by client certificates.
+    pub fn accepts_certificates(&self) -> bool {
+        self.has_verifier(true)
+    }
+
+    fn has_verifier(&self, for_certificates: bool) -> bool {
+        let Self::Bearer(verifiers) = self else {
+            return false;
+        };
+        verifiers
+            .iter()
+            .any(|verifier| verifier.is_for_certificates() == for_certificates)
     }
 
     /// Returns whether a listener with this access control may bind an address.
@@ -160,16 +187,32 @@ impl From<UnauthenticatedAccess> for AccessControl {
     }
 }
 
-/// Verifier of one kind of bearer token, for example of API keys.
+/// Verifier of one kind of bearer token, for example of API keys, or of client certificates.
 pub trait BearerVerifier: Send + Sync + 'static {
     /// Verifies a token and returns its principal, or the error if it is invalid. Returns `None` if
     /// the token is of another kind, so that the next verifier is tried. Must not block: data such
     /// as a key set must be fetched beforehand.
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>>;
 
+    /// Returns the principal of a client certificate; `None` if it is unknown, or not valid any more.
+    /// Must not block.
+    fn verify_certificate(&self, _certificate: &ClientCertificate) -> Option<Principal> {
+        None
+    }
+
+    /// Returns whether the verifier knows client certificates, and no tokens.
+    fn is_for_certificates(&self) -> bool {
+        false
+    }
+
     /// Returns a future that fetches what [`Self::verify`] needs for the token; `None` if it needs
-    /// nothing. It ends within a few seconds, whether or not it succeeds.
-    fn prepare<'a>(&'a self, _token: &'a [u8]) -> Option<CredentialFuture<'a>> {
+    /// nothing. It ends in a bounded time, whether or not it succeeds. `peer` is the address of
+    /// the client, if it has one, whose share of what is fetched may be limited.
+    fn prepare<'a>(
+        &'a self,
+        _token: &'a [u8],
+        _peer: Option<IpAddr>,
+    ) -> Option<CredentialFuture<'a>> {
         None
     }
 
@@ -196,10 +239,19 @@ pub struct PresentedCredential<'a> {
     /// Value of the `Authorization` header; `None` if there is none. The caller must reject
     /// requests with several such headers.
     pub authorization: Option<&'a [u8]>,
+    /// Certificate of the connection's client; `None` if the listener demands none.
+    pub certificate: Option<&'a ClientCertificate>,
     /// Whether a proxy forwarded the request, according to its headers (see
     /// [`is_forwarding_header`](crate::is_forwarding_header)). HTTP servers must also set it for
     /// requests older than HTTP/1.1, because some proxies use HTTP/1.0 and add no header.
     pub is_forwarded: bool,
+}
+
+impl<'a> PresentedCredential<'a> {
+    /// Returns the certificate of the client; `None` if it is that of a proxy.
+    fn own_certificate(&self) -> Option<&'a ClientCertificate> {
+        self.certificate.filter(|_| !self.is_forwarded)
+    }
 }
 
 /// Rejection of a request's credential.
@@ -210,7 +262,8 @@ pub enum CredentialError {
     /// The request has a credential, but the listener requires none and can't verify it. The client
     /// should send the request without it.
     Unverifiable,
-    /// The request has no credential. The client should send a key or token.
+    /// The request has no credential, and no certificate that is known. The client should send a key
+    /// or token.
     Missing,
     /// The credential is not `Bearer` and one token.
     Malformed,
@@ -233,7 +286,9 @@ impl CredentialError {
             Self::Unverifiable => {
                 "no credentials are configured here: send the request without `Authorization`"
             }
-            Self::Missing => "a key is needed: send `Authorization: Bearer KEY`",
+            Self::Missing => {
+                "a key is needed, or a client certificate that is listed here: send `Authorization: Bearer KEY`"
+            }
             Self::Malformed => "`Authorization` must be `Bearer` and one token",
             Self::Wrong => {
                 "the key or token is not valid here, or no longer: ask the operator for another"
@@ -300,6 +355,7 @@ mod tests {
             peer: peer.parse().ok(),
             local: local.parse().ok(),
             authorization: None,
+            certificate: None,
             is_forwarded: false,
         }
     }

@@ -226,9 +226,8 @@ fn read_error(written: &str) -> Option<RpcError> {
         .then(|| serde_json::from_str(written).ok())
         .flatten()?;
     Some(RpcError {
-        code: members.code,
-        message: members.message,
         data: members.data.map(RawValue::to_owned),
+        ..RpcError::new(members.code, members.message)
     })
 }
 

@@ -31,6 +31,9 @@ pub struct RpcError {
     pub message: String,
     /// Details for programs, as raw JSON. `None` if the error has no `data`.
     pub data: Option<Box<RawValue>>,
+    /// Scope that the credential of the refused request lacks, for the status and the challenge of
+    /// an HTTP response. It isn't part of the JSON, so that no peer can set it.
+    pub needed_scope: Option<String>,
 }
 
 impl RpcError {
@@ -40,6 +43,7 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            needed_scope: None,
         }
     }
 

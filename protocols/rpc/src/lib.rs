@@ -6,6 +6,8 @@
 
 pub use auth_failures::*;
 pub use buffer_budget::*;
+pub use certificate_clients::*;
+pub use client_authorization::basic_authorization;
 pub use credential::*;
 pub use decode::*;
 pub use egress::*;
@@ -28,6 +30,12 @@ pub use webhook::*;
 
 mod auth_failures;
 mod buffer_budget;
+mod certificate_clients;
+// Certificates for the tests.
+#[cfg(all(test, feature = "serve"))]
+#[path = "../../../tests/kit/certificates.rs"]
+mod certificates;
+mod client_authorization;
 mod credential;
 mod decode;
 mod egress;

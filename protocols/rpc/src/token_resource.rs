@@ -19,6 +19,11 @@ pub struct TokenResource {
     pub issuers: Vec<String>,
     /// Scopes that a token must have.
     pub scopes: Vec<String>,
+    /// Scopes that everything served needs besides, unless a token has a scope of
+    /// [`Self::optional_scopes`] in their place.
+    pub served_scopes: Vec<String>,
+    /// Further scopes that open something here, named in the metadata only.
+    pub optional_scopes: Vec<String>,
 }
 
 impl TokenResource {
@@ -58,18 +63,31 @@ impl TokenResource {
         let mut document = RawObject::single("resource", resource)
             .with("authorization_servers", &self.issuers)
             .with("bearer_methods_supported", ["header"]);
-        if !self.scopes.is_empty() {
-            document.set("scopes_supported", &self.scopes);
+        let served = self.scopes.iter().chain(&self.served_scopes);
+        let supported: Vec<_> = served.chain(&self.optional_scopes).collect();
+        if !supported.is_empty() {
+            document.set("scopes_supported", supported);
         }
         Some(document)
     }
 
-    /// Returns the challenge `plain` (`Bearer …`) with the metadata's URL and the scopes.
-    pub fn extend_challenge(&self, plain: &str, metadata: Option<&Url>) -> String {
+    /// Returns the challenge `plain` (`Bearer …`) with the metadata's URL and the scopes that a token
+    /// must have, and `needed`, that of the request; `None` stands for those of everything served.
+    pub fn extend_challenge(
+        &self,
+        plain: &str,
+        metadata: Option<&Url>,
+        needed: Option<&str>,
+    ) -> String {
         let mut parameters = Vec::new();
         parameters.extend(metadata.map(|url| format!("resource_metadata=\"{url}\"")));
-        if !self.scopes.is_empty() {
-            parameters.push(format!("scope=\"{}\"", self.scopes.join(" ")));
+        let mut scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
+        match needed {
+            Some(needed) => scopes.push(needed),
+            None => scopes.extend(self.served_scopes.iter().map(String::as_str)),
+        }
+        if !scopes.is_empty() {
+            parameters.push(format!("scope=\"{}\"", scopes.join(" ")));
         }
         let separator = match plain.contains(' ') {
             true => ", ",
@@ -91,6 +109,7 @@ mod tests {
             origin: origin.map(|origin| origin.parse().unwrap()),
             issuers: vec!["https://login.example".into()],
             scopes: vec!["a".into(), "b".into()],
+            ..TokenResource::default()
         }
     }
 
@@ -154,14 +173,38 @@ mod tests {
         assert_eq!(root.text("resource").as_deref(), Some("https://a.example"));
         let url = told.metadata_url(Some("a.example"), false, "/mcp");
         assert_eq!(
-            told.extend_challenge("Bearer", url.as_ref()),
+            told.extend_challenge("Bearer", url.as_ref(), None),
             "Bearer resource_metadata=\"http://a.example/.well-known/oauth-protected-resource/mcp\", scope=\"a b\""
         );
         assert_eq!(
-            told.extend_challenge("Bearer error=\"insufficient_scope\"", None),
+            told.extend_challenge("Bearer error=\"insufficient_scope\"", None, None),
             "Bearer error=\"insufficient_scope\", scope=\"a b\""
         );
         let plain = TokenResource::default();
-        assert_eq!(plain.extend_challenge("Bearer", None), "Bearer");
+        assert_eq!(plain.extend_challenge("Bearer", None, None), "Bearer");
+    }
+
+    /// Goal: a challenge names what all requests need, or what the refused one does, and the document
+    /// names whatever counts. Method: a listener with scopes of each kind.
+    #[test]
+    fn scopes_of_what_is_served() {
+        let told = TokenResource {
+            served_scopes: vec!["c:write".into()],
+            optional_scopes: vec!["one/c:write".into()],
+            ..resource(None)
+        };
+        assert_eq!(
+            told.extend_challenge("Bearer", None, None),
+            "Bearer scope=\"a b c:write\""
+        );
+        assert_eq!(
+            told.extend_challenge("Bearer error=\"x\"", None, Some("one/c:write")),
+            "Bearer error=\"x\", scope=\"a b one/c:write\""
+        );
+        let document = told.metadata(Some("a.example"), false, "/mcp").unwrap();
+        assert_eq!(
+            document.read::<Vec<String>>("scopes_supported").unwrap(),
+            ["a", "b", "c:write", "one/c:write"]
+        );
     }
 }

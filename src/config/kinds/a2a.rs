@@ -36,7 +36,7 @@ use crate::config::DeclaredNames;
 use crate::config::address::{NetworkRange, WebUrl};
 use crate::config::problem::{ProblemCollector, check_key_file};
 use crate::config::secret::{check_secret, read_secret};
-use crate::config::tls::{check_ca_file, client_tls};
+use crate::config::tls::{check_ca_file, client_tls, resolve_ca};
 use crate::config::tree::ConfigTree;
 
 /// Path for push notifications of remote agents, on each A2A listener.
@@ -233,9 +233,8 @@ impl AgentDeclaration for A2aAgentDeclaration {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        for file in [&mut self.trusted_keys, &mut self.ca] {
-            *file = file.take().map(|file| folder.join(file));
-        }
+        self.trusted_keys = self.trusted_keys.take().map(|file| folder.join(file));
+        self.ca = self.ca.take().map(|file| resolve_ca(&file, folder));
     }
 
     fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {

@@ -6,7 +6,10 @@ use callboard_clinics::clinic::{Clinic, ClinicConfig};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, check_tenant, decode_declaration,
+};
+use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
 
@@ -33,6 +36,15 @@ impl AgentDeclaration for ClinicConfig {
 
     fn resolve_paths(&mut self, folder: &Path) {
         self.seed = folder.join(&self.seed);
+    }
+
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        _names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        check_tenant(&self.id, self.tenant.as_deref(), tree, problems);
     }
 
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {

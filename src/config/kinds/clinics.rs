@@ -7,7 +7,9 @@ use futures::future::{BoxFuture, join_all};
 use serde::Deserialize;
 
 use super::clinics_pipeline::{PipelineAgents, PipelineOptions};
-use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, check_tenant, decode_declaration,
+};
 use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
@@ -23,6 +25,8 @@ pub(super) struct ClinicsAgentDeclaration {
     /// Purposes for which a principal with the right to it sees patients' identities. Default:
     /// `treatment`.
     purposes_allowed: Option<Vec<String>>,
+    /// Tenant whose principals may ask. Default: all.
+    tenant: Option<String>,
 }
 
 pub(super) fn read(
@@ -62,6 +66,7 @@ impl AgentDeclaration for ClinicsAgentDeclaration {
             );
             problems.error(tree.span_of("id"), wrong);
         }
+        check_tenant(&self.id, self.tenant.as_deref(), tree, problems);
     }
 
     fn start<'a>(
@@ -74,6 +79,7 @@ impl AgentDeclaration for ClinicsAgentDeclaration {
                 let options = PipelineOptions {
                     label: self.id.clone(),
                     purposes_allowed: self.purposes_allowed.clone(),
+                    tenant: self.tenant.clone(),
                     ..PipelineOptions::for_topology(cx.topology)?
                 };
                 PipelineAgents::spawn(cx.system, options)

@@ -80,6 +80,8 @@ pub(crate) struct PipelineOptions {
     pub(crate) identity_policy: IdentityPolicy,
     /// Purposes for which identities may be shown; `None` is the default.
     pub(crate) purposes_allowed: Option<Vec<String>>,
+    /// Tenant whose principals may ask; `None` for all.
+    pub(crate) tenant: Option<String>,
 }
 
 impl PipelineOptions {
@@ -92,6 +94,7 @@ impl PipelineOptions {
             planner_model: None,
             identity_policy: IdentityPolicy::default(),
             purposes_allowed: None,
+            tenant: None,
         }
     }
 
@@ -135,6 +138,7 @@ impl PipelineAgents {
             planner_model,
             identity_policy,
             purposes_allowed,
+            tenant,
         } = options;
         let registry = Arc::new(registry);
         let clients = connect_clinics(&registry)?;
@@ -183,6 +187,7 @@ impl PipelineAgents {
         if let Some(purposes) = purposes_allowed {
             config.purposes_allowed = purposes;
         }
+        config.tenant = tenant;
         let orchestrator = spawn_on(system, WAITING_ARBITER, &label, move || {
             Orchestrator::new(config.clone())
         });

@@ -1,10 +1,14 @@
 //! Writer of clinical data to a medical record system (`[[agent]] kind = "emr_writeback"`).
 
+use callboard_clinics::access::HmcpAccess;
 use callboard_clinics::hmcp::{EmrConfig, EmrWritebackAgent};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, check_tenant, decode_declaration,
+};
+use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
 
@@ -27,6 +31,19 @@ impl AgentDeclaration for EmrConfig {
 
     fn class(&self) -> DataClass {
         DataClass::Clinical
+    }
+
+    fn hmcp_access(&self) -> Option<HmcpAccess> {
+        Some(HmcpAccess::Write)
+    }
+
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        _names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        check_tenant(&self.id, self.tenant.as_deref(), tree, problems);
     }
 
     fn start<'a>(

@@ -20,11 +20,12 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::Arc;
 
+use callboard_clinics::access::HmcpAccess;
 use callboard_gateway::aggregate::{AggregateError, ToolFilter};
 use callboard_mailroom::MailroomError;
-use callboard_message::DataClass;
 use callboard_message::mail::DeliveryMethod;
-use callboard_rpc::KeyError;
+use callboard_message::{DataClass, TENANT_SCOPE_PREFIX};
+use callboard_rpc::{KEY_SCOPE_BYTES_MAX, KeyError, is_valid_scope};
 use callboard_runtime::{Agent, AgentId, AgentRef, QuestionRouter, System};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -113,6 +114,12 @@ pub(crate) trait AgentDeclaration: Any + Debug + Send + Sync {
 
     /// Returns the highest class of data in its messages and replies.
     fn class(&self) -> DataClass;
+
+    /// Returns the access that HMCP's scopes must open for each request to the agent; `None` if it
+    /// demands none of these scopes.
+    fn hmcp_access(&self) -> Option<HmcpAccess> {
+        None
+    }
 
     /// Returns the description, if the declaration itself contains one.
     fn description(&self) -> Option<&str> {
@@ -295,6 +302,26 @@ fn report_key_errors<W: Display>(
     for (key, why) in wrong {
         problems.error(tree.span_of(key), format!("agent {id}: `{key}`: {why}"));
     }
+}
+
+/// Reports a tenant of the agent `id` that no credential can be of.
+fn check_tenant(
+    id: &str,
+    tenant: Option<&str>,
+    tree: &ConfigTree,
+    problems: &mut ProblemCollector<'_>,
+) {
+    let is_possible = |tenant: &str| {
+        !tenant.is_empty() && is_valid_scope(&format!("{TENANT_SCOPE_PREFIX}{tenant}"))
+    };
+    if tenant.is_none_or(is_possible) {
+        return;
+    }
+    let why = format!(
+        "no credential can be of this tenant: write 1 to {} printable ASCII characters without spaces, \" and \\",
+        KEY_SCOPE_BYTES_MAX - TENANT_SCOPE_PREFIX.len()
+    );
+    report_key_errors(id, [("tenant", why)], tree, problems);
 }
 
 /// Dependencies of a starting agent.

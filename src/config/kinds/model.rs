@@ -15,7 +15,7 @@ use crate::config::DeclaredNames;
 use crate::config::decode::decode;
 use crate::config::problem::ProblemCollector;
 use crate::config::secret::{read_secret, secret_problem};
-use crate::config::tls::check_ca_file;
+use crate::config::tls::{check_ca_file, resolve_ca};
 use crate::config::tree::{ConfigTree, ConfigValue};
 
 /// A language model (`[[agent]] kind = "model"`).
@@ -155,7 +155,7 @@ impl AgentDeclaration for ModelDeclaration {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        self.config.resolve_paths(folder);
+        self.config.resolve_ca(|file| resolve_ca(&file, folder));
     }
 
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {

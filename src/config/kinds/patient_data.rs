@@ -1,10 +1,14 @@
 //! Lookup of patients' identifiers (`[[agent]] kind = "patient_data"`).
 
+use callboard_clinics::access::HmcpAccess;
 use callboard_clinics::hmcp::{PatientDataAgent, PatientDataConfig};
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
 
-use super::{AgentDeclaration, RunningAgent, StartContext, StartError, decode_declaration};
+use super::{
+    AgentDeclaration, RunningAgent, StartContext, StartError, check_tenant, decode_declaration,
+};
+use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
 
@@ -26,6 +30,19 @@ impl AgentDeclaration for PatientDataConfig {
 
     fn class(&self) -> DataClass {
         DataClass::Clinical
+    }
+
+    fn hmcp_access(&self) -> Option<HmcpAccess> {
+        Some(HmcpAccess::Read)
+    }
+
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        _names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        check_tenant(&self.id, self.tenant.as_deref(), tree, problems);
     }
 
     fn start<'a>(

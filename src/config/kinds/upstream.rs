@@ -27,7 +27,7 @@ use super::{AgentDeclaration, RunningAgent, StartContext, StartError};
 use crate::config::DeclaredNames;
 use crate::config::problem::{ProblemCollector, find_program, percent_error, variable_for_message};
 use crate::config::secret::{check_secret, read_secret};
-use crate::config::tls::client_tls;
+use crate::config::tls::{client_tls, resolve_ca};
 use crate::config::tree::ConfigTree;
 
 /// Time in which a program must have answered `initialize` after its start. `npx` and `uvx` may download
@@ -479,11 +479,8 @@ impl AgentDeclaration for UpstreamDeclaration {
             .working_directory
             .take()
             .map(|directory| absolute(&folder.join(directory)));
-        for file in [
-            &mut self.ca,
-            &mut self.client_certificate,
-            &mut self.client_key,
-        ] {
+        self.ca = self.ca.take().map(|file| resolve_ca(&file, folder));
+        for file in [&mut self.client_certificate, &mut self.client_key] {
             *file = file.take().map(|file| folder.join(file));
         }
     }

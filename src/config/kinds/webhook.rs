@@ -17,7 +17,7 @@ use crate::config::DeclaredNames;
 use crate::config::address::{NetworkRange, WebUrl};
 use crate::config::problem::ProblemCollector;
 use crate::config::secret::{check_secret, read_secret};
-use crate::config::tls::{check_ca_file, client_tls};
+use crate::config::tls::{check_ca_file, client_tls, resolve_ca};
 use crate::config::tree::ConfigTree;
 
 /// A remote program that receives its mail by HTTP POST.
@@ -84,7 +84,7 @@ impl AgentDeclaration for WebhookDeclaration {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        self.ca = self.ca.take().map(|file| folder.join(file));
+        self.ca = self.ca.take().map(|file| resolve_ca(&file, folder));
     }
 
     fn mail_delivery(&self) -> DeliveryMethod {

@@ -18,8 +18,13 @@ use super::{Listening, soon};
 
 /// Serves an agent.
 pub fn serve(agent: AgentRef, options: McpServerOptions) -> Listening {
+    serve_with(agent, options, &ListenOptions::default())
+}
+
+/// Serves an agent, with these settings of connections.
+pub fn serve_with(agent: AgentRef, options: McpServerOptions, listen: &ListenOptions) -> Listening {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let serving = inbound::serve(listener, agent, options, &ListenOptions::default()).unwrap();
+    let serving = inbound::serve(listener, agent, options, listen).unwrap();
     let (url, handle) = (
         format!("http://{}/mcp", serving.address),
         serving.server.handle(),

@@ -114,8 +114,13 @@ fn callboard(home: &Home, arguments: &[&str]) -> Command {
     command
 }
 
-/// Ports that nobody has now.
+/// Ports that nobody has now. They are below those that the system gives to clients, so that no connection of another
+/// test takes one in the meantime.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    let held = [(); N].map(|()| {
+        let tried = std::iter::repeat_with(|| rand::random_range(20_000..32_000));
+        let mut bound = tried.filter_map(|port: u16| TcpListener::bind(("0.0.0.0", port)).ok());
+        bound.next().unwrap()
+    });
     held.map(|listener| listener.local_addr().unwrap().port())
 }

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use callboard_message::{Failure, Principal, PrincipalKind};
+use callboard_message::{Failure, Message, Principal, PrincipalKind};
 use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
 
 use super::config::{ClinicConfig, ClinicError};
@@ -13,6 +13,7 @@ use super::messages::{
 };
 use super::privacy::PatientIdentities;
 use super::store::{ClinicStore, fts_expression};
+use crate::access::{NamedPatients, admit_to_clinic, claimed_purpose};
 
 /// Maximum number of messages of one type that a clinic agent handles at the same time. Further
 /// ones wait in its mailbox.
@@ -63,10 +64,13 @@ impl ConcurrentHandler<ListPatients> for Clinic {
     fn handle(
         &mut self,
         _message: ListPatients,
-        _cx: Context,
+        cx: Context,
     ) -> impl Future<Output = Result<PatientList, Failure>> + Send + 'static {
         let silo = self.backend.clone();
-        async move { silo.list_patients().await }
+        async move {
+            silo.admit::<ListPatients>(&cx, NamedPatients::None).await?;
+            silo.list_patients().await
+        }
     }
 }
 
@@ -77,7 +81,11 @@ impl ConcurrentHandler<GetPatient> for Clinic {
         cx: Context,
     ) -> impl Future<Output = Result<PatientFile, Failure>> + Send + 'static {
         let silo = self.backend.clone();
-        async move { silo.get_patient(message, cx.principal()).await }
+        async move {
+            let named = NamedPatients::One(message.patient_id.clone());
+            silo.admit::<GetPatient>(&cx, named).await?;
+            silo.get_patient(message, cx.principal()).await
+        }
     }
 }
 
@@ -88,7 +96,11 @@ impl ConcurrentHandler<CheckMedications> for Clinic {
         cx: Context,
     ) -> impl Future<Output = Result<Medications, Failure>> + Send + 'static {
         let silo = self.backend.clone();
-        async move { silo.check_medications(message, cx.principal()).await }
+        async move {
+            let named = NamedPatients::One(message.patient_id.clone());
+            silo.admit::<CheckMedications>(&cx, named).await?;
+            silo.check_medications(message, cx.principal()).await
+        }
     }
 }
 
@@ -96,10 +108,14 @@ impl ConcurrentHandler<QueryPatients> for Clinic {
     fn handle(
         &mut self,
         message: QueryPatients,
-        _cx: Context,
+        cx: Context,
     ) -> impl Future<Output = Result<QueryMatches, Failure>> + Send + 'static {
         let silo = self.backend.clone();
-        async move { silo.query(message).await }
+        async move {
+            silo.admit::<QueryPatients>(&cx, NamedPatients::None)
+                .await?;
+            silo.query(message).await
+        }
     }
 }
 
@@ -107,6 +123,8 @@ impl ConcurrentHandler<QueryPatients> for Clinic {
 pub(super) struct ClinicBackend {
     pub id: String,
     pub specialty: String,
+    /// Tenant whose principals are served; `None` for all.
+    tenant: Option<String>,
     access: FieldPolicy,
     store: ClinicStore,
 }
@@ -118,9 +136,16 @@ impl ClinicBackend {
         Ok(Self {
             id: config.id,
             specialty: config.specialty,
+            tenant: config.tenant,
             access,
             store,
         })
+    }
+
+    /// Checks that the caller's credential is of the clinic's tenant, and for the patients that the
+    /// message `M` names.
+    async fn admit<M: Message>(&self, cx: &Context, named: NamedPatients) -> Result<(), Failure> {
+        admit_to_clinic(cx, M::NAME, self.tenant.as_deref(), named).await
     }
 
     pub async fn list_patients(&self) -> Result<PatientList, Failure> {
@@ -161,7 +186,8 @@ impl ClinicBackend {
         principal: &Principal,
     ) -> Result<Medications, Failure> {
         check_patient_id(&message.patient_id)?;
-        if !self.access.may_see(PatientField::Medications, principal) {
+        let identifies = self.access.may_identify(principal);
+        if !self.access.may_see(PatientField::Medications, identifies) {
             let why = "this clinic answers medications only to a trusted principal with an allowed purpose";
             return Err(Failure::denied(why));
         }
@@ -247,8 +273,9 @@ fn patient_not_found() -> Failure {
 }
 
 /// Scope that a principal other than the local operator needs to see patients' identities. The
-/// purpose of its call must be allowed too.
+/// purpose of its call must be allowed too, and one that its credential may claim.
 pub const IDENTITY_SCOPE: &str = "patient.identity";
+
 /// Field-level access policy: which principal sees which field, for which purpose.
 #[derive(Debug)]
 struct FieldPolicy {
@@ -281,9 +308,14 @@ impl FieldPolicy {
         }
     }
 
-    /// Returns whether the principal may see the field of a patient's record.
-    fn may_see(&self, field: PatientField, principal: &Principal) -> bool {
-        !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
+    fn may_identify(&self, principal: &Principal) -> bool {
+        may_identify(principal, &self.purposes_allowed)
+    }
+
+    /// Returns whether a principal may see the field of a patient's record. `identifies` is whether it
+    /// may see identities.
+    fn may_see(&self, field: PatientField, identifies: bool) -> bool {
+        identifies || !self.identifying.contains(&field)
     }
 
     /// Returns the patient's record without the fields that the principal may not see. If any is
@@ -294,9 +326,10 @@ impl FieldPolicy {
         principal: &Principal,
         patients: &PatientIdentities,
     ) -> PatientView {
+        let identifies = self.may_identify(principal);
         let redacted: Vec<PatientField> = PatientField::ALL
             .into_iter()
-            .filter(|f| !self.may_see(*f, principal))
+            .filter(|f| !self.may_see(*f, identifies))
             .collect();
         if !redacted.is_empty() {
             patients.redact_record(&mut record, &redacted);
@@ -324,13 +357,12 @@ impl FieldPolicy {
 }
 
 /// Returns whether the principal may see patients' identities. It must be the local operator or
-/// hold [`IDENTITY_SCOPE`], and its purpose must be allowed; both are required.
+/// hold [`IDENTITY_SCOPE`], and its purpose must be allowed, and one that its credential may claim;
+/// all are required. A purpose that it may not claim counts as none.
 pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -> bool {
-    let trusted = principal.kind == PrincipalKind::LocalOperator
-        || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
-    let purpose_fits = principal
-        .purpose
-        .as_ref()
-        .is_some_and(|p| purposes_allowed.contains(p));
+    let trusted =
+        principal.kind == PrincipalKind::LocalOperator || principal.has_scope(IDENTITY_SCOPE);
+    let purpose_fits = claimed_purpose(principal)
+        .is_some_and(|claimed| purposes_allowed.iter().any(|allowed| allowed == claimed));
     trusted && purpose_fits
 }

@@ -27,13 +27,17 @@ pub struct ClinicConfig {
     /// start. It isn't read again later.
     pub seed: PathBuf,
     /// Purposes for which identifying fields are returned to the local operator, or a principal
-    /// with the scope [`IDENTITY_SCOPE`](super::IDENTITY_SCOPE). Default: `["treatment"]`.
+    /// with the scope [`IDENTITY_SCOPE`](super::IDENTITY_SCOPE) whose credential may claim the purpose.
+    /// Default: `["treatment"]`.
     #[serde(default = "purposes_default")]
     pub purposes_allowed: Vec<String>,
     /// Sensitivity class of each field. A field without an entry has
     /// [`PatientField::class_default`]. Patient id and condition can't be `identifying`.
     #[serde(default)]
     pub classes: BTreeMap<PatientField, FieldClass>,
+    /// Tenant whose principals are served, besides the local operator; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 fn purposes_default() -> Vec<String> {

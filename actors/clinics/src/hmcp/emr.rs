@@ -16,9 +16,11 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
+use crate::access::{HmcpAccess, NamedPatients};
+
 use super::patients::{
     CLINICAL_DATA_BYTES_MAX, PATIENT_ID_DIGITS_MAX, WriteRequest, is_patient_id,
-    parse_write_request,
+    parse_write_request, patients_of_write,
 };
 use super::{
     EmrConfig, GuardedAgent, HMCP_CALLS_MAX, HmcpError, HmcpHandler, HmcpReply, given_or_questioned,
@@ -82,10 +84,11 @@ impl EmrWritebackAgent {
             Some(file) => EmrStore::open(file)?,
             None => EmrStore::in_memory(),
         };
-        Ok(Self::from_handler(EmrHandler {
+        let handler = EmrHandler {
             model: config.model.clone(),
             store,
-        }))
+        };
+        Ok(Self::from_handler(handler, config.tenant.as_deref()))
     }
 }
 
@@ -152,12 +155,18 @@ impl EmrHandler {
 }
 
 impl HmcpHandler for EmrHandler {
+    const ACCESS: HmcpAccess = HmcpAccess::Write;
+
     fn register_tools(on: &mut Handlers<EmrWritebackAgent>) {
         on.concurrent::<WriteClinicalData>(HMCP_CALLS_MAX);
     }
 
     fn model(&self) -> &str {
         &self.model
+    }
+
+    fn patients_of_turn(&self, text: &str) -> NamedPatients {
+        patients_of_write(text)
     }
 
     async fn converse(&self, text: String, cx: &Context) -> Result<HmcpReply, Failure> {
@@ -190,9 +199,14 @@ impl ConcurrentHandler<WriteClinicalData> for EmrWritebackAgent {
         cx: Context,
     ) -> impl Future<Output = Result<EmrWriteResult, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.run_guarded(WriteClinicalData::NAME, asked, cx, |duty, cx| async move {
-            duty.run_tool(message, &cx).await
-        })
+        let named = NamedPatients::from(message.patient_id.clone());
+        self.run_guarded(
+            WriteClinicalData::NAME,
+            asked,
+            |_| named,
+            cx,
+            |duty, cx| async move { duty.run_tool(message, &cx).await },
+        )
     }
 }
 

@@ -6,11 +6,16 @@
 //! [guardrail](callboard_guardrail::GuardrailPolicy) before the agent receives it, and every reply
 //! before it is returned; it screens neither failures nor the caller's answers to questions. The
 //! guardrail is part of the agent, so no agent can be served without it.
+//!
+//! Before that, the caller's credential must open the access that the request needs, and name the
+//! patient of the request if it is for one patient only ([`access`](crate::access)).
 
 mod emr;
 mod patients;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_access;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use crate::access::{AccessError, HmcpAccess, NamedPatients, check_hmcp};
 use patients::last_text;
 
 pub use emr::{
@@ -47,11 +53,18 @@ pub const HMCP_CALLS_MAX: u32 = 64;
 /// Behaviour of an HMCP agent behind its guardrail. Its methods are called only with messages that
 /// the guardrail passed.
 pub trait HmcpHandler: Sized + Send + Sync + 'static {
+    /// Access that every request to the agent needs.
+    const ACCESS: HmcpAccess;
+
     /// Registers the agent's tools, each behind the guardrail.
     fn register_tools(on: &mut Handlers<GuardedAgent<Self>>);
 
     /// Returns the model name that replies of `sampling/createMessage` state.
     fn model(&self) -> &str;
+
+    /// Returns the patients that `text`, the last turn of a conversation, names. It must include any
+    /// whose data [`Self::converse`] would touch.
+    fn patients_of_turn(&self, text: &str) -> NamedPatients;
 
     /// Returns the reply to `text`, the last turn of a conversation.
     ///
@@ -117,6 +130,8 @@ async fn given_or_questioned(
 /// Each agent starts a guardrail of its own, unless [`Self::with_guard`] sets a shared one.
 pub struct GuardedAgent<D: HmcpHandler> {
     handler: Arc<D>,
+    /// Tenant whose principals may use the agent; `None` for all.
+    tenant: Option<Arc<str>>,
     shared_guard: Option<GuardrailPolicy>,
     /// Guardrail that the agent started at its latest start; `None` before it, or with a shared
     /// one.
@@ -133,9 +148,10 @@ impl Drop for OwnGuardrail {
 }
 
 impl<D: HmcpHandler> GuardedAgent<D> {
-    fn from_handler(duty: D) -> Self {
+    fn from_handler(duty: D, tenant: Option<&str>) -> Self {
         Self {
             handler: Arc::new(duty),
+            tenant: tenant.map(Arc::from),
             shared_guard: None,
             own_guard: None,
         }
@@ -167,6 +183,7 @@ impl<D: HmcpHandler> Clone for GuardedAgent<D> {
     fn clone(&self) -> Self {
         Self {
             handler: self.handler.clone(),
+            tenant: self.tenant.clone(),
             shared_guard: self.shared_guard.clone(),
             own_guard: None,
         }
@@ -208,48 +225,71 @@ impl<D: HmcpHandler> ConcurrentHandler<CreateMessage> for GuardedAgent<D> {
         cx: Context,
     ) -> impl Future<Output = Result<SamplingAnswer, Failure>> + Send + 'static {
         let asked = message.0.to_raw();
-        self.run_guarded(CreateMessage::NAME, asked, cx, |duty, cx| async move {
-            let wants_missing = message
-                .0
-                .object("_meta")
-                .and_then(|meta| meta.read(MISSING_META_KEY))
-                .unwrap_or(false);
-            let said = duty.converse(last_text(&message)?, &cx).await?;
-            let mut answer = SamplingAnswer::text(duty.model(), said.text, Some("endTurn"));
-            if let Some(missing) = said.missing.filter(|_| wants_missing) {
-                answer
-                    .0
-                    .set("_meta", RawObject::single(MISSING_META_KEY, [missing]));
+        let message = Arc::new(message);
+        let named = {
+            let message = message.clone();
+            move |duty: &D| match last_text(&message) {
+                Ok(text) => duty.patients_of_turn(&text),
+                // The request fails whatever it names.
+                Err(_) => NamedPatients::None,
             }
-            Ok(answer)
-        })
+        };
+        self.run_guarded(
+            CreateMessage::NAME,
+            asked,
+            named,
+            cx,
+            |duty, cx| async move {
+                let wants_missing = message
+                    .0
+                    .object("_meta")
+                    .and_then(|meta| meta.read(MISSING_META_KEY))
+                    .unwrap_or(false);
+                let said = duty.converse(last_text(&message)?, &cx).await?;
+                let mut answer = SamplingAnswer::text(duty.model(), said.text, Some("endTurn"));
+                if let Some(missing) = said.missing.filter(|_| wants_missing) {
+                    answer
+                        .0
+                        .set("_meta", RawObject::single(MISSING_META_KEY, [missing]));
+                }
+                Ok(answer)
+            },
+        )
     }
 }
 
 impl<D: HmcpHandler> GuardedAgent<D> {
-    /// Screens the request, runs `work` on the handler, screens the reply, and writes the audit
-    /// entry. Handlers are reached only through this function. `message` is the name of the
-    /// request, and `asked` its content. An error after `work` doesn't undo what `work` did.
+    /// Checks the caller's access, screens the request, runs `work` on the handler, screens the reply,
+    /// and writes the audit entry. Handlers are reached only through this function. `message` is the
+    /// name of the request, `asked` its content, and `named` returns the patients that it names. An
+    /// error after `work` doesn't undo what `work` did.
     ///
     /// # Errors
-    /// The failure of `work`; `Blocked` for a request or reply that the guardrail rejects or can't
-    /// screen; `Unavailable`, if the audit entry of a reply that may name a patient can't be
-    /// written; `Internal`, if the agent hasn't started or the reply can't be encoded.
-    fn run_guarded<R, W, F>(
+    /// The failure of `work`; `Denied` if the caller's credential doesn't open the access; `Blocked`
+    /// for a request or reply that the guardrail rejects or can't screen; `Unavailable`, if the audit
+    /// entry of a reply that may name a patient can't be written; `Internal`, if the agent hasn't
+    /// started or the reply can't be encoded.
+    fn run_guarded<R, N, W, F>(
         &self,
         message: &'static str,
         asked: Box<RawValue>,
+        named: N,
         cx: Context,
         work: W,
-    ) -> impl Future<Output = Result<R, Failure>> + Send + 'static + use<D, R, W, F>
+    ) -> impl Future<Output = Result<R, Failure>> + Send + 'static + use<D, R, N, W, F>
     where
+        N: FnOnce(&D) -> NamedPatients + Send + 'static,
         R: Serialize + Send + 'static,
         W: FnOnce(Arc<D>, Context) -> F + Send + 'static,
         F: Future<Output = Result<R, Failure>> + Send + 'static,
     {
-        let (duty, guard) = (self.handler.clone(), self.guard());
+        let (duty, guard, tenant) = (self.handler.clone(), self.guard(), self.tenant.clone());
         async move {
+            let admitted = check_hmcp(cx.principal(), tenant.as_deref(), D::ACCESS, || {
+                named(&duty)
+            });
             let outcome = async {
+                admitted?;
                 let guard = guard.ok_or_else(|| Failure::internal("the agent hasn't started"))?;
                 guard
                     .check(&asked, TextOrigin::User, cx.principal())
@@ -268,6 +308,7 @@ impl<D: HmcpHandler> GuardedAgent<D> {
                 message,
                 &asked,
                 outcome.as_ref().map(|(_, told)| &**told),
+                admitted.err(),
             )
             .await?;
             outcome.map(|(reply, _)| reply)
@@ -289,6 +330,9 @@ pub struct EmrConfig {
     /// `None`: data is kept in memory.
     #[serde(default)]
     pub file: Option<PathBuf>,
+    /// Tenant whose principals may use the agent; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// Configuration of a patient-data agent in the topology (`kind = "patient_data"`).
@@ -304,6 +348,9 @@ pub struct PatientDataConfig {
     pub model: String,
     /// Patients that the agent can find; at most [`PATIENTS_MAX`].
     pub patients: Vec<PatientEntry>,
+    /// Tenant whose principals may use the agent; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// Patient in the configuration of a patient-data agent: name and identifier.
@@ -362,7 +409,8 @@ pub enum HmcpError {
     TooManyPatients,
 }
 
-/// Writes the audit entry of a message and its outcome.
+/// Writes the audit entry of a message and its outcome. `refused` is the reason if the caller has no
+/// access.
 ///
 /// # Errors
 /// `Unavailable`, if the message is [`FindPatient`] or [`CreateMessage`], it succeeded, and the
@@ -373,6 +421,7 @@ async fn write_audit(
     message: &'static str,
     asked: &RawValue,
     outcome: Result<&RawValue, &Failure>,
+    refused: Option<AccessError>,
 ) -> Result<(), Failure> {
     let log = cx.system().audit();
     let (ended, rules) = match outcome {
@@ -395,6 +444,10 @@ async fn write_audit(
         .with_detail("rules", rules);
     let entry = match cx.call() {
         Some(call) => entry.with_call(call.id).with_detail("hops", call.hops),
+        None => entry,
+    };
+    let entry = match refused {
+        Some(refused) => entry.with_detail("lacks", refused.lacks()),
         None => entry,
     };
     match outcome {

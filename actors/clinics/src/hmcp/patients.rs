@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::access::{HmcpAccess, NamedPatients};
+
 use super::{
     GuardedAgent, HMCP_CALLS_MAX, HmcpError, HmcpHandler, HmcpReply, PatientDataConfig,
     PatientEntry, given_or_questioned,
@@ -33,6 +35,14 @@ pub struct FindPatient {
     /// Full name of the patient; if absent, the caller is asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+impl FindPatient {
+    /// Returns the name; `None` without one, or if it is blank.
+    fn given_name(&self) -> Option<&str> {
+        let name = self.name.as_deref();
+        name.filter(|name| !name.trim().is_empty())
+    }
 }
 
 /// Result of a search: a patient's identifier, or the reason there is none.
@@ -97,11 +107,12 @@ impl PatientDataAgent {
             }
         }
         let words_max = by_words.keys().map(Vec::len).max().unwrap_or(0);
-        Ok(Self::from_handler(PatientDirectory {
+        let directory = PatientDirectory {
             model: config.model.clone(),
             by_words,
             words_max,
-        }))
+        };
+        Ok(Self::from_handler(directory, config.tenant.as_deref()))
     }
 }
 
@@ -128,6 +139,11 @@ impl PatientDirectory {
         found
     }
 
+    /// Returns the patient with this full name. Case and accents are ignored.
+    fn find_by_name(&self, name: &str) -> Option<&PatientEntry> {
+        self.by_words.get(&folded_words(name))
+    }
+
     async fn run_tool(
         &self,
         tool: FindPatient,
@@ -135,9 +151,8 @@ impl PatientDirectory {
     ) -> Result<FindPatientResult, Failure> {
         let shape = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
             "maxLength": PATIENT_NAME_BYTES_MAX });
-        let given = tool.name.filter(|name| !name.trim().is_empty());
         let name = given_or_questioned(
-            given,
+            tool.given_name().map(str::to_owned),
             cx,
             ("Which patient?", NAME_PARAM, shape),
             "no patient was named",
@@ -150,7 +165,7 @@ impl PatientDirectory {
                 missing: vec![NAME_PARAM.to_owned()],
             });
         };
-        let found = self.by_words.get(&folded_words(&name));
+        let found = self.find_by_name(&name);
         let patient = found.ok_or_else(|| Failure::not_found("no patient goes by that name"))?;
         Ok(FindPatientResult {
             message: describe_patient(patient),
@@ -160,17 +175,87 @@ impl PatientDirectory {
     }
 }
 
+/// Words around a patient's name in a request for the identifier.
+const REQUEST_WORDS: &[&str] = &[
+    "a",
+    "access",
+    "can",
+    "could",
+    "do",
+    "find",
+    "for",
+    "get",
+    "give",
+    "have",
+    "hello",
+    "hi",
+    "i",
+    "id",
+    "identifier",
+    "is",
+    "look",
+    "me",
+    "mr",
+    "mrs",
+    "ms",
+    "name",
+    "named",
+    "need",
+    "of",
+    "patient",
+    "please",
+    "provide",
+    "s",
+    "search",
+    "tell",
+    "thank",
+    "thanks",
+    "the",
+    "to",
+    "up",
+    "what",
+    "with",
+    "you",
+];
+
+/// Returns whether a text has no other words than a patient's name and those of a request. Any other word
+/// may be of another patient's name.
+fn names_only(text: &str, name: &str) -> bool {
+    let (words, name) = (folded_words(text), folded_words(name));
+    let mut rest = words.as_slice();
+    while let [first, behind @ ..] = rest {
+        rest = match rest.strip_prefix(name.as_slice()) {
+            Some(behind) => behind,
+            None if REQUEST_WORDS.contains(&first.as_str()) => behind,
+            None => return false,
+        };
+    }
+    true
+}
+
 fn describe_patient(PatientEntry { name, id }: &PatientEntry) -> String {
     format!("Patient identifier for {name}: patient_id={id}")
 }
 
 impl HmcpHandler for PatientDirectory {
+    const ACCESS: HmcpAccess = HmcpAccess::Read;
+
     fn register_tools(on: &mut Handlers<PatientDataAgent>) {
         on.concurrent::<FindPatient>(HMCP_CALLS_MAX);
     }
 
     fn model(&self) -> &str {
         &self.model
+    }
+
+    fn patients_of_turn(&self, text: &str) -> NamedPatients {
+        // The refusal must not reveal whether a name is known here, also beside another's.
+        match self.find_named(text) {
+            NameMatch::One(patient) if names_only(text, &patient.name) => {
+                NamedPatients::One(patient.id.clone())
+            }
+            _ => NamedPatients::Unclear,
+        }
     }
 
     async fn converse(&self, text: String, _: &Context) -> Result<HmcpReply, Failure> {
@@ -209,9 +294,20 @@ impl ConcurrentHandler<FindPatient> for PatientDataAgent {
         cx: Context,
     ) -> impl Future<Output = Result<FindPatientResult, Failure>> + Send + 'static {
         let asked = to_raw_value(&message).unwrap_or_default();
-        self.run_guarded(FindPatient::NAME, asked, cx, |duty, cx| async move {
-            duty.run_tool(message, &cx).await
-        })
+        let name = message.given_name().map(str::to_owned);
+        self.run_guarded(
+            FindPatient::NAME,
+            asked,
+            move |duty: &PatientDirectory| match name.as_deref().map(|name| duty.find_by_name(name))
+            {
+                Some(Some(patient)) => NamedPatients::One(patient.id.clone()),
+                // The refusal must not reveal whether a name is known here.
+                Some(None) => NamedPatients::Unclear,
+                None => NamedPatients::None,
+            },
+            cx,
+            |duty, cx| async move { duty.run_tool(message, &cx).await },
+        )
     }
 }
 
@@ -260,32 +356,61 @@ pub(super) enum WriteRequest {
     Unclear,
 }
 
+const DATA_NAME: &str = "clinical_data=";
+const ID_NAME: &str = "patient_id=";
+
 /// Parses a request of the form `clinical_data={json}`, optionally followed by ` patient_id=ID`. An
 /// identifier inside the JSON is only data, and text before the request is ignored. Without JSON,
 /// or with an empty object, the request is [`WriteRequest::Unclear`]; without a valid identifier,
 /// [`WriteRequest::MissingPatient`].
 pub(super) fn parse_write_request(text: &str) -> WriteRequest {
-    let Some((_, rest)) = text.split_once("clinical_data=") else {
+    let Some((_, rest)) = text.split_once(DATA_NAME) else {
         return WriteRequest::Unclear;
     };
-    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<RawObject>();
-    let data = match values.next() {
-        Some(Ok(data)) if !data.is_empty() => data,
-        _ => return WriteRequest::Unclear,
+    let Some((data, behind)) = split_data(rest) else {
+        return WriteRequest::Unclear;
     };
-    let behind = rest.get(values.byte_offset()..).unwrap_or_default();
-    let Some((before, id)) = behind.split_once("patient_id=") else {
+    let Some((before, id)) = behind.split_once(ID_NAME) else {
         return WriteRequest::MissingPatient;
     };
-    let id = id
-        .split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(['.', ',', ';']);
+    let id = first_word(id);
     let stands_apart = before.ends_with(char::is_whitespace);
     if stands_apart && is_patient_id(id) {
         WriteRequest::Write(data, id.to_owned())
     } else {
         WriteRequest::MissingPatient
     }
+}
+
+/// Returns the patients that a request names anywhere outside its clinical data, also where
+/// [`parse_write_request`] ignores them.
+pub(super) fn patients_of_write(text: &str) -> NamedPatients {
+    let (before, rest) = text.split_once(DATA_NAME).unwrap_or((text, ""));
+    let behind = split_data(rest).map_or(rest, |(_, behind)| behind);
+    let named = [before, behind].into_iter();
+    let mut ids = named
+        .flat_map(|part| part.split(ID_NAME).skip(1))
+        .map(first_word);
+    let Some(id) = ids.next() else {
+        return NamedPatients::None;
+    };
+    match ids.all(|other| other == id) {
+        true => NamedPatients::One(id.to_owned()),
+        false => NamedPatients::Unclear,
+    }
+}
+
+/// Splits a text into the JSON object at its start and what follows it. `None` without an object, or
+/// with an empty one.
+fn split_data(text: &str) -> Option<(RawObject, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<RawObject>();
+    let data = values.next()?.ok().filter(|data| !data.is_empty())?;
+    let behind = text.get(values.byte_offset()..).unwrap_or_default();
+    Some((data, behind))
+}
+
+/// Returns the first word of a text, without punctuation at its end.
+fn first_word(text: &str) -> &str {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.trim_end_matches(['.', ',', ';'])
 }

@@ -11,6 +11,8 @@ mod pipeline;
 mod render;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_access;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use callboard_runtime::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::access::{NamedPatients, admit_to_clinic};
 use crate::clinic::{PURPOSE_DEFAULT, may_identify};
 use crate::plan::{ClinicRegistry, is_name};
 #[cfg(any(doc, test))]
@@ -98,9 +101,11 @@ pub struct OrchestratorConfig {
     /// Verifier agent; must handle `Verify`.
     pub verifier: AgentRef,
     /// Purposes for which a principal that is the local operator or has the scope
-    /// [`IDENTITY_SCOPE`](crate::clinic::IDENTITY_SCOPE) may see patients' identities. For all
-    /// others, the verifier is told to block an answer with identities.
+    /// [`IDENTITY_SCOPE`](crate::clinic::IDENTITY_SCOPE), and may claim the purpose, may see patients'
+    /// identities. For all others, the verifier is told to block an answer with identities.
     pub purposes_allowed: Vec<String>,
+    /// Tenant whose principals may ask, besides the local operator; `None`, the default, for all.
+    pub tenant: Option<String>,
     /// Time limit for the guardrail to screen the question; 5 seconds by default. After it the
     /// question counts as blocked.
     pub screen_within: Duration,
@@ -131,6 +136,7 @@ impl OrchestratorConfig {
             router,
             verifier,
             purposes_allowed: vec![PURPOSE_DEFAULT.into()],
+            tenant: None,
             screen_within: Duration::from_secs(5),
             plan_within: Duration::from_secs(20),
             route_within: Duration::from_secs(40),
@@ -216,13 +222,16 @@ impl ConcurrentHandler<Converse> for Orchestrator {
 /// the answer may show identities. Neither question nor answer is recorded.
 ///
 /// # Errors
-/// `InvalidInput`, if the question is invalid; `Rejected` at the maximum number of hops;
+/// `Denied`, if the caller's credential is of another tenant or for one patient only, because a
+/// question may be about any; `InvalidInput`, if the question is invalid; `Rejected` at the maximum number of hops;
 /// `Unavailable`, if the answer may show identities and that can't be recorded.
 async fn answer_question(
     config: &OrchestratorConfig,
     question: AskClinics,
     cx: &Context,
 ) -> Result<ClinicAnswer, Failure> {
+    let tenant = config.tenant.as_deref();
+    admit_to_clinic(cx, AskClinics::NAME, tenant, NamedPatients::None).await?;
     question.validate()?;
     let mut pipeline = Pipeline::new(config, cx, question.purpose)?;
     let answer = pipeline.answer(&question.query).await;

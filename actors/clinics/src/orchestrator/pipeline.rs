@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use callboard_guardrail::TextOrigin;
 use callboard_message::text::fold;
-use callboard_message::{Failure, Progress, Question};
+use callboard_message::{Failure, Principal, Progress, Question};
 use callboard_runtime::{CallContext, Caller, Context};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::answer::{AnswerDraft, AnswerStatus, ClinicAnswer, TimesMs, verify_draft};
 use super::patients::{RepeatedStep, StepsRun};
 use super::{OrchestratorConfig, render};
+use crate::access::claimed_purpose;
 use crate::plan::{Plan, ReplyOptions, STEPS_MAX, Step};
 use crate::planner::MakePlan;
 use crate::router::{
@@ -30,7 +31,7 @@ const NOT_VERIFIED: &str =
 pub(super) struct Pipeline<'a> {
     config: &'a OrchestratorConfig,
     /// Call context for the stages: the caller's, one hop further, with the question's purpose if
-    /// it states one, and `progress` as the caller. Only the router receives that caller.
+    /// it states one that the caller's credential may claim, and `progress` as the caller. Only the router receives that caller.
     call: CallContext,
     progress: Arc<ProgressCaller>,
     times: TimesMs,
@@ -46,10 +47,12 @@ impl<'a> Pipeline<'a> {
     ) -> Result<Self, Failure> {
         let mut call = forwarded_call(cx)?;
         // The principal comes from the credential; only the purpose comes from the message. Clinics
-        // decide which fields a purpose opens, and for which principals.
-        if let Some(purpose) = purpose {
-            call.principal = Arc::new(cx.principal().clone().with_purpose(purpose));
-        }
+        // decide which fields a purpose opens, and for which principals. They may know this node only,
+        // so that a purpose goes no further unless the caller's credential may claim it.
+        let mut principal = Principal::clone(&call.principal);
+        principal.purpose = purpose.or(principal.purpose);
+        principal.purpose = claimed_purpose(&principal).map(str::to_owned);
+        call.principal = Arc::new(principal);
         let stages = Arc::new(ProgressCaller {
             caller: call.caller.take(),
             reported: AtomicU32::new(0),

@@ -1,10 +1,9 @@
 use std::sync::Mutex;
 
 use callboard_guardrail::Screen;
-use callboard_message::{FailureKind, Message, RawMessage};
+use callboard_message::FailureKind;
 use callboard_runtime::testkit::{Probe, ScriptStep, ScriptedAgent, run_with_paused_time};
 use callboard_runtime::{CallEvent, System};
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::*;
@@ -17,7 +16,7 @@ use crate::verifier::{Verdict, Verified, Verify};
 const QUESTION: &str = "List all cardiology patients and check dermatology patients with psoriasis";
 
 /// All agents around one orchestrator; each test replaces those it is about.
-struct Cast {
+pub(super) struct Cast {
     guardrail: AgentRef,
     planner: AgentRef,
     verifier: AgentRef,
@@ -26,7 +25,7 @@ struct Cast {
 impl Cast {
     /// Starts a guardrail and a verifier that object to the words INJECTION and UNSAFE, the
     /// rule-based planner, and two clinics.
-    fn new(system: &System) -> Self {
+    pub(super) fn new(system: &System) -> Self {
         for (name, answer) in [
             (
                 "clinic_a",
@@ -52,19 +51,22 @@ impl Cast {
     }
 
     fn spawn(self, system: &System) -> AgentRef {
+        system.spawn(Orchestrator::new(self.config(system)))
+    }
+
+    pub(super) fn config(self, system: &System) -> OrchestratorConfig {
         let registry = Arc::new(two_clinics());
         let router = system.spawn(Router::new(RouterConfig::new(
             registry.clone(),
             self.guardrail.clone(),
         )));
-        let config = OrchestratorConfig::new(
+        OrchestratorConfig::new(
             registry,
             self.guardrail,
             self.planner,
             router,
             self.verifier,
-        );
-        system.spawn(Orchestrator::new(config))
+        )
     }
 }
 
@@ -102,7 +104,7 @@ fn register(system: &System, name: &str, script: impl IntoIterator<Item = Script
 }
 
 /// Stops a clinic, as if its process had ended.
-async fn remove(system: &System, name: &str) {
+pub(super) async fn remove(system: &System, name: &str) {
     let clinic = system
         .directory()
         .get(name)
@@ -150,7 +152,7 @@ fn json_of(answer: &ClinicAnswer) -> Value {
 }
 
 /// Runs a test with paused time, and stops the system's agents.
-fn until_ended(test: impl AsyncFnOnce(&System)) {
+pub(super) fn until_ended(test: impl AsyncFnOnce(&System)) {
     run_with_paused_time(async |system| {
         test(system).await;
         system.shutdown(Duration::from_secs(60)).await;
@@ -657,55 +659,6 @@ fn outcomes_of_other_steps_are_not_shown() {
             );
             assert!(answer.text().contains("the router is away"));
         }
-    });
-}
-
-/// Clinic that records the principals of its calls.
-struct Nosy(Arc<Mutex<Vec<Principal>>>);
-
-impl Agent for Nosy {
-    fn handlers(on: &mut Handlers<Self>) {
-        on.fallback(1);
-    }
-}
-
-impl ConcurrentHandler<RawMessage> for Nosy {
-    fn handle(
-        &mut self,
-        _: RawMessage,
-        cx: Context,
-    ) -> impl Future<Output = <RawMessage as Message>::Reply> + Send + 'static {
-        self.0
-            .lock()
-            .unwrap_or_else(|e| panic!("{e}"))
-            .push(cx.principal().clone());
-        async {
-            to_raw_value(&json!({})).map_err(|e| Failure::internal(e.to_string()))
-                as Result<Box<RawValue>, Failure>
-        }
-    }
-}
-
-/// Goal: clinics receive the principal and the stated purpose; a message can't change the
-/// principal. Method: a clinic that records.
-#[test]
-fn the_purpose_travels_to_the_clinics() {
-    until_ended(async |system| {
-        let orchestrator = Cast::new(system).spawn(system);
-        remove(system, "clinic_a").await;
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let nosy = system.spawn(Nosy(seen.clone()));
-        system
-            .directory()
-            .register("clinic_a", &nosy)
-            .unwrap_or_else(|e| panic!("{e}"));
-        let message = AskClinics {
-            query: "list cardiology patients".into(),
-            purpose: Some("treatment".into()),
-        };
-        let _ = orchestrator.call(message).start().reply().await;
-        let expect = Principal::local_operator().with_purpose("treatment");
-        assert_eq!(*seen.lock().unwrap_or_else(|e| panic!("{e}")), [expect]);
     });
 }
 

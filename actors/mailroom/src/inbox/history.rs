@@ -14,7 +14,7 @@ use callboard_runtime::{Context, MAIL_PAGE_MAX, MailMessage, MailMessageFilter, 
 
 use super::view::priority;
 use super::{InboxService, page_limit};
-use crate::members::identity::{MemberIdentity, denied_without};
+use crate::members::identity::MemberIdentity;
 
 /// Maximum number of messages that one history request examines when it filters by delivery state.
 /// The caller continues on the next page.
@@ -99,7 +99,7 @@ impl InboxService {
                 .is_some_and(|other| **other != *identity.id)
         {
             let why = "reading the log of others requires the scope mail.watch";
-            return Err(denied_without(WATCH_SCOPE, why));
+            return Err(Failure::lacking_scope(why, WATCH_SCOPE));
         }
         let of = message
             .agent_id

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use callboard_message::mail::{GUARDIAN_ID, MemberId, NEEDED_SCOPE_DATA_KEY, OPERATOR_ID};
+use callboard_message::mail::{GUARDIAN_ID, MemberId, OPERATOR_ID};
 use callboard_message::{Failure, Principal, PrincipalKind};
-use serde_json::json;
 
 use crate::options::MemberRights;
 use crate::text::is_reserved;
@@ -34,12 +33,18 @@ impl MemberIdentity {
         };
         match principal.kind {
             PrincipalKind::LocalOperator => Ok(identity(OPERATOR_ID, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent
+            PrincipalKind::ApiKey
+            | PrincipalKind::Token
+            | PrincipalKind::Certificate
+            | PrincipalKind::Agent
                 if rights.is_guardian =>
             {
                 Ok(identity(GUARDIAN_ID, true, false))
             }
-            PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent
+            PrincipalKind::ApiKey
+            | PrincipalKind::Token
+            | PrincipalKind::Certificate
+            | PrincipalKind::Agent
                 if MemberId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
             {
                 Ok(identity(&principal.id, false, false))
@@ -52,6 +57,9 @@ impl MemberIdentity {
             )),
             PrincipalKind::Token => Err(denied(
                 "this token's principal can't be a member's id: use a claim of 1 to 64 characters of A-Z a-z 0-9 . _ -, with the issuer's name",
+            )),
+            PrincipalKind::Certificate => Err(denied(
+                "this certificate's principal can't be a member's id: give it another `principal` (1 to 64 characters of A-Z a-z 0-9 . _ -, and not `guardian`, `operator` or `system`)",
             )),
             _ => Err(denied(
                 "the mailroom doesn't know who you are: send an API key",
@@ -78,12 +86,6 @@ impl MemberIdentity {
 
 pub(crate) fn denied(why: &str) -> Failure {
     Failure::denied(why)
-}
-
-/// Creates a `Denied` failure with the message `why` and the missing scope in its data, under
-/// [`NEEDED_SCOPE_DATA_KEY`].
-pub(crate) fn denied_without(scope: &str, why: &str) -> Failure {
-    denied(why).with_data(json!({ NEEDED_SCOPE_DATA_KEY: scope }))
 }
 
 /// Returns the URI of a member's inbox.

@@ -13,7 +13,7 @@ use callboard_runtime::Context;
 
 use crate::delivery::DeliveryService;
 use crate::members::directory::MemberDirectory;
-use crate::members::identity::{MemberIdentity, denied_without};
+use crate::members::identity::MemberIdentity;
 use crate::members::queue::DeliveryQueue;
 use crate::members::{Member, Members};
 use crate::options::ADMIN_SCOPE;
@@ -123,9 +123,9 @@ impl MemberService {
     ) -> Result<MailAck, Failure> {
         let identity = self.directory.identify_viewer(&cx).await?;
         if !identity.administers {
-            return Err(denied_without(
-                ADMIN_SCOPE,
+            return Err(Failure::lacking_scope(
                 "ending agents requires the scope mail.admin",
+                ADMIN_SCOPE,
             ));
         }
         let EndAgent { agent_id: id, back } = message;

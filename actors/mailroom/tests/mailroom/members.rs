@@ -3,10 +3,10 @@ use callboard_mailroom::{
 };
 use callboard_message::mail::{
     AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, JoinMailroom, LeaveMailroom,
-    ListGroups, MailEvent, MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE_DATA_KEY,
-    Priority, ReadEvents, SendMessage,
+    ListGroups, MailEvent, MailPreferences, MemberState, MessageHistory, Priority, ReadEvents,
+    SendMessage,
 };
-use callboard_message::{DataClass, FailureKind, Principal};
+use callboard_message::{DataClass, FailureKind, Principal, PrincipalKind};
 
 use crate::kit::{Room, all, in_room, key, until_ended};
 
@@ -66,7 +66,7 @@ fn whoever_asks_joins() {
 
 /// Goal: an id can be claimed by one credential kind only, and never by forging the Guardian.
 /// Method: keys named like an agent of the process, the Guardian, the operator; a mailbox named
-/// like a key.
+/// like a key; a key and a client certificate named like each other.
 #[test]
 fn one_credential_an_id() {
     in_room(&["declared"], async |room, _| {
@@ -98,6 +98,17 @@ fn one_credential_an_id() {
                 .await,
             FailureKind::Denied
         );
+        let certificate = |name: &str| Principal {
+            kind: PrincipalKind::Certificate,
+            ..key(name, &[])
+        };
+        room.ask(&certificate("robot"), JoinMailroom {})
+            .await
+            .unwrap();
+        for other in [key("robot", &[]), certificate("declared")] {
+            let refused = room.refused(&other, JoinMailroom {}).await;
+            assert_eq!(refused, FailureKind::Denied, "{other:?}");
+        }
     });
 }
 
@@ -415,8 +426,8 @@ fn terminated() {
         };
         let refused = room.ask(&ann, ending(false)).await.unwrap_err();
         assert_eq!(
-            (refused.kind, &refused.data.unwrap()[NEEDED_SCOPE_DATA_KEY]),
-            (FailureKind::Denied, &"mail.admin".into())
+            (refused.kind, refused.needed_scope()),
+            (FailureKind::Denied, Some("mail.admin"))
         );
         room.ask(&admin, ending(false)).await.unwrap();
         room.ask(&admin, ending(false)).await.unwrap();

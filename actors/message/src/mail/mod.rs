@@ -105,8 +105,6 @@ pub const WATCH_SCOPE: &str = "mail.watch";
 pub const AGENT_ID_HEADER: &str = "x-agent-id";
 /// Member of a failure's data: number of seconds after which the request may be repeated.
 pub const RETRY_AFTER_DATA_KEY: &str = "retry_after_s";
-/// Member of a failure's data: name of the scope that the caller lacks.
-pub const NEEDED_SCOPE_DATA_KEY: &str = "needed_scope";
 
 /// Id of an agent with a mailbox: 1 to 64 characters of `A-Za-z0-9._-`. Group names have a `:`, so
 /// they are never valid ids.

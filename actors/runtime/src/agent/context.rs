@@ -30,7 +30,7 @@ pub struct Context {
     pub(crate) cancel: Option<CancellationToken>,
 }
 
-static NO_PRINCIPAL: LazyLock<Principal> = LazyLock::new(|| Principal::agent("system"));
+static NO_PRINCIPAL: LazyLock<Principal> = LazyLock::new(Principal::system);
 
 impl Context {
     pub(crate) fn new(agent_ref: AgentRef) -> Self {

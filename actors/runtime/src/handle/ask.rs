@@ -116,8 +116,7 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         limits.began = Some(Instant::now());
         if let Some(within) = limits.within {
             let call = self.call.take().map(Arc::unwrap_or_clone);
-            let call =
-                call.unwrap_or_else(|| CallContext::new(Arc::new(Principal::agent("system"))));
+            let call = call.unwrap_or_else(|| CallContext::new(Arc::new(Principal::system())));
             self.call = Some(Arc::new(call.with_deadline(Instant::now() + within)));
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use callboard_message::{Principal, PrincipalKind};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::journal::{JournalError, JournalResult};
@@ -53,7 +54,9 @@ impl TaskId {
 pub struct TaskOwner(String);
 
 impl TaskOwner {
-    /// Returns the owner for tasks of a principal.
+    /// Returns the owner for tasks of a principal. Credentials of a principal that open other data
+    /// ([`Principal::data_scopes`]: tenant, patient, scopes of HMCP) don't see each other's tasks. The
+    /// owner has a hash of these, so that no patient's id is stored.
     ///
     /// For an anonymous principal, that is its `session` if there is one, given as
     /// `{run}:{session}` to be unique across runs. (Without a session, only the unguessable task id
@@ -61,7 +64,16 @@ impl TaskOwner {
     pub fn from_principal(principal: &Principal, session: Option<&str>) -> Self {
         match session.filter(|_| principal.kind == PrincipalKind::Anonymous) {
             Some(session) => Self(["session:", session].concat()),
-            None => Self([principal.kind.as_str(), ":", &principal.id].concat()),
+            None => {
+                let mut owner = [principal.kind.as_str(), ":", &principal.id].concat();
+                let scopes = principal.data_scopes();
+                if !scopes.is_empty() {
+                    let hash = Sha256::digest(scopes.join(" "));
+                    owner.push(' ');
+                    owner.push_str(&callboard_message::encode_hex(&hash[..16]));
+                }
+                Self(owner)
+            }
         }
     }
 
@@ -73,5 +85,48 @@ impl TaskOwner {
     /// Returns the owner as text, for example `api_key:alice`.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: tasks belong to the principal and the data that its credential opens, which the owner doesn't
+    /// name. Method: credentials of one principal with different scopes.
+    #[test]
+    fn owners() {
+        let of = |scopes: &[&str]| {
+            let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+            let principal = Principal {
+                kind: PrincipalKind::ApiKey,
+                scopes,
+                ..Principal::agent("alice")
+            };
+            TaskOwner::from_principal(&principal, None).0
+        };
+        assert_eq!(of(&[]), "api_key:alice");
+        assert_eq!(of(&["a", "mail.watch", "role:x"]), "api_key:alice");
+        let bound = [
+            &["patient:PT1"][..],
+            &["patient:PT2"],
+            &["tenant:a"],
+            &["hmcp:read"],
+            &["patient/hmcp:read", "patient:PT1"],
+        ];
+        let owners: std::collections::BTreeSet<_> = bound.into_iter().map(of).collect();
+        assert_eq!(owners.len(), bound.len());
+        for owner in owners {
+            assert!(
+                owner.starts_with("api_key:alice ") && !owner.contains("PT"),
+                "{owner}"
+            );
+        }
+        assert_eq!(
+            of(&["a", "patient:PT1", "tenant:a"]),
+            of(&["tenant:a", "patient:PT1"])
+        );
+        let of_session = TaskOwner::from_principal(&Principal::anonymous(), Some("1:2"));
+        assert_eq!(of_session.as_str(), "session:1:2");
     }
 }

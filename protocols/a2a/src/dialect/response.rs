@@ -103,9 +103,8 @@ impl Dialect {
             _ => details.first().map(RawObject::to_raw),
         };
         RpcError {
-            code: self.error_code(error.kind),
-            message: error.message.clone(),
             data,
+            ..RpcError::new(self.error_code(error.kind), error.message.clone())
         }
     }
 
@@ -117,6 +116,7 @@ impl Dialect {
                 code,
                 message,
                 data,
+                ..
             } = self.write_error(error);
             let mut object = RawObject::single("code", code).with("message", message);
             if let Some(data) = data {

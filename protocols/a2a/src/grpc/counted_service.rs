@@ -17,7 +17,8 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
-use tonic::transport::server::TcpConnectInfo;
+
+use super::ConnectionInfo;
 
 /// Service whose requests count for the address of their client while they are received and
 /// performed, and whose large responses count until the client has read them. A request that the
@@ -46,8 +47,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let connection = request.extensions().get::<TcpConnectInfo>();
-        let peer = connection.and_then(TcpConnectInfo::remote_addr);
+        let connection = request.extensions().get::<ConnectionInfo>();
+        let peer = connection.and_then(|connection| connection.client);
         // The principal is known only after the message was received.
         let owner = self
             .buffers

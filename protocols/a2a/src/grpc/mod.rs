@@ -14,8 +14,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
-use callboard_rpc::serve::address_limit::{AddressConnections, CountedConnection};
+use callboard_rpc::ClientCertificate;
+use callboard_rpc::serve::acceptor::{AcceptedConnection, ConnectionAcceptor};
 use callboard_rpc::serve::check_address;
+use futures::StreamExt;
 use futures::stream::{Stream, unfold};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{self, TcpStream};
@@ -23,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 use crate::inbound::{A2aServer, AddressRouter, ListenOptions, NamedAgents, ServeError};
 use counted_service::CountedService;
@@ -85,7 +87,7 @@ pub fn serve(
     let connections = accept_connections(
         net::TcpListener::from_std(listener)?,
         listen.connections_max,
-        listen.address_connections(),
+        ConnectionAcceptor::http2(listen),
     );
     let options = router.options();
     let (bytes_max, time_max) = (
@@ -95,6 +97,7 @@ pub fn serve(
     let service = GrpcService {
         router,
         auth_failures: listen.auth_failures.clone(),
+        proxies: listen.trusted_proxies.clone(),
     };
     let service = CountedService {
         inner: A2aServiceServer::new(service).max_decoding_message_size(bytes_max),
@@ -128,58 +131,71 @@ pub fn serve(
 /// Delay after a failed accept, because the process may be out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Returns the stream of connections that a listener accepts. At most `connections_max` are open at
-/// once; further ones wait in the kernel's queue. Those over the limit of their address are closed.
+/// Returns the stream of connections that a listener accepts, ready for HTTP/2. At most
+/// `connections_max` are open at once, those in their handshake included; further ones wait in the
+/// kernel's queue. Those that `acceptor` refuses are closed.
 fn accept_connections(
     listener: net::TcpListener,
     connections_max: usize,
-    addresses: AddressConnections,
+    acceptor: ConnectionAcceptor,
 ) -> impl Stream<Item = io::Result<GrpcConnection>> + Send + 'static {
     let room = Arc::new(Semaphore::new(connections_max));
-    unfold(
-        (listener, room, addresses),
-        |(listener, room, addresses)| async move {
-            let permit = room.clone().acquire_owned().await.ok()?;
-            loop {
-                match listener.accept().await {
-                    Ok((stream, peer)) => {
-                        let Some(counted) = addresses.count(peer.ip()) else {
-                            continue;
-                        };
-                        if let Err(error) = stream.set_nodelay(true) {
-                            callboard_message::log::debug!(%error, "failed to set TCP_NODELAY on a connection");
-                        }
-                        return Some((
-                            Ok(GrpcConnection {
-                                stream,
-                                _permit: permit,
-                                _counted: counted,
-                            }),
-                            (listener, room, addresses),
-                        ));
-                    }
-                    Err(error) => {
-                        callboard_message::log::warn!(%error, "failed to accept a gRPC connection: trying again");
-                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
-                    }
-                }
+    let accepted = unfold((listener, room), |(listener, room)| async move {
+        let permit = room.clone().acquire_owned().await.ok()?;
+        let stream = accept(&listener).await;
+        Some(((stream, permit), (listener, room)))
+    });
+    accepted
+        .map(move |(stream, permit)| {
+            let acceptor = acceptor.clone();
+            async move {
+                let connection = acceptor.accept(stream).await.ok()?;
+                Some(Ok(GrpcConnection {
+                    connection,
+                    _permit: permit,
+                }))
             }
-        },
-    )
+        })
+        .buffer_unordered(connections_max)
+        .filter_map(std::future::ready)
+}
+
+/// Accepts a connection. Tries again after a failure.
+async fn accept(listener: &net::TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                callboard_message::log::warn!(%error, "failed to accept a gRPC connection: trying again");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
+    }
 }
 
 /// An accepted connection, counted towards the maximum of connections, and that of its address.
 struct GrpcConnection {
-    stream: TcpStream,
+    connection: AcceptedConnection,
     _permit: OwnedSemaphorePermit,
-    _counted: CountedConnection,
+}
+
+/// Addresses of a connection and certificate of its client, as an extension of its requests.
+#[derive(Clone)]
+struct ConnectionInfo {
+    local: Option<SocketAddr>,
+    client: Option<SocketAddr>,
+    certificate: Option<ClientCertificate>,
 }
 
 impl Connected for GrpcConnection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> ConnectionInfo {
+        ConnectionInfo {
+            local: self.connection.local,
+            client: self.connection.client,
+            certificate: self.connection.certificate.clone(),
+        }
     }
 }
 
@@ -189,7 +205,7 @@ impl AsyncRead for GrpcConnection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        Pin::new(&mut self.connection.stream).poll_read(cx, buf)
     }
 }
 
@@ -199,15 +215,15 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        Pin::new(&mut self.connection.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.connection.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.connection.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -215,10 +231,10 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.connection.stream).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.connection.stream.is_write_vectored()
     }
 }

@@ -2,13 +2,13 @@
 //! errors to statuses.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Poll;
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
 use callboard_message::RawObject;
+use callboard_rpc::serve::client_address::{FORWARDED_FOR, TrustedProxies};
 use callboard_rpc::serve::{CREDENTIAL_ENDED_MESSAGE, CredentialWatch};
 use callboard_rpc::{
     AuthFailureResponse, AuthFailures, CredentialError, PresentedCredential, is_forwarding_header,
@@ -24,6 +24,7 @@ use tonic::metadata::{KeyRef, MetadataMap};
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::ConnectionInfo;
 use crate::error::{BAD_REQUEST, ERROR_DOMAIN};
 use crate::inbound::AddressRouter;
 use crate::inbound::calls::{NumberedEvent, RequestContext};
@@ -37,33 +38,50 @@ type ResponseStream = BoxStream<'static, Result<proto::StreamResponse, Status>>;
 pub(super) struct GrpcService {
     pub(super) router: AddressRouter,
     pub(super) auth_failures: Arc<AuthFailures>,
+    /// Reverse proxies whose `X-Forwarded-For` names the client.
+    pub(super) proxies: TrustedProxies,
 }
 
 impl GrpcService {
-    /// Authenticates a request. A rejection is delayed if its address fails too often.
-    async fn authenticate(
+    /// Returns the credential of a request, whose value for `Authorization` is `authorization`, with
+    /// the data of its connection.
+    fn credential<'a, M>(
         &self,
-        metadata: &MetadataMap,
-        [peer, local]: [Option<IpAddr>; 2],
-    ) -> Result<RequestContext, Status> {
-        let authorization = authorization(metadata)?;
-        let shown = PresentedCredential {
-            peer,
-            local,
-            authorization: authorization.as_deref(),
+        request: &'a Request<M>,
+        authorization: Option<&'a [u8]>,
+    ) -> PresentedCredential<'a> {
+        let metadata = request.metadata();
+        let values = metadata.get_all(FORWARDED_FOR);
+        let values = values.iter().map(|value| value.as_bytes());
+        let connection = request.extensions().get::<ConnectionInfo>();
+        let peer = connection.and_then(|connection| connection.client);
+        let local = connection.and_then(|connection| connection.local);
+        PresentedCredential {
+            peer: peer.map(|peer| self.proxies.client_of(peer.ip(), values)),
+            local: local.map(|local| local.ip()),
+            authorization,
+            certificate: connection.and_then(|connection| connection.certificate.as_ref()),
             is_forwarded: metadata.keys().any(|key| match key {
                 KeyRef::Ascii(name) => is_forwarding_header(name.as_str()),
                 KeyRef::Binary(_) => false,
             }),
-        };
+        }
+    }
+
+    /// Authenticates a request. A rejection is delayed if its address fails too often.
+    async fn authenticate(
+        &self,
+        metadata: &MetadataMap,
+        shown: &PresentedCredential<'_>,
+    ) -> Result<RequestContext, Status> {
         let access = &self.router.options().access;
-        access.prepare(authorization.as_deref()).await;
+        access.prepare(shown).await;
         let trace = metadata_text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
-        let error = match self.router.request_context(&shown, trace) {
+        let error = match self.router.request_context(shown, trace) {
             Ok(who) => return Ok(who),
             Err(error) => error,
         };
-        Err(match self.auth_failures.penalize(peer, error).await {
+        Err(match self.auth_failures.penalize(shown.peer, error).await {
             AuthFailureResponse::Reject => credential_status(error),
             AuthFailureResponse::TooMany => Status::resource_exhausted(
                 "too many requests with a wrong key: send a valid one, later",
@@ -82,9 +100,9 @@ impl GrpcService {
         M: Message,
     {
         let metadata = request.metadata();
-        let addresses = [request.remote_addr(), request.local_addr()];
-        let addresses = addresses.map(|address| address.map(|address| address.ip()));
-        let who = self.authenticate(metadata, addresses).await?;
+        let authorization = authorization(metadata)?;
+        let shown = self.credential(request, authorization.as_deref());
+        let who = self.authenticate(metadata, &shown).await?;
         let lists = metadata
             .get_all("a2a-extensions")
             .iter()
@@ -136,12 +154,7 @@ impl GrpcService {
     {
         let (who, params) = self.accept_request::<J, _>(&request).await?;
         let authorization = authorization(request.metadata())?;
-        let shown = PresentedCredential {
-            peer: request.remote_addr().map(|address| address.ip()),
-            local: request.local_addr().map(|address| address.ip()),
-            authorization: authorization.as_deref(),
-            is_forwarded: false,
-        };
+        let shown = self.credential(&request, authorization.as_deref());
         let standing = CredentialWatch::of_credential(&shown, &self.router.options().access);
         let events = self
             .router

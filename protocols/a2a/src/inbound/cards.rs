@@ -22,7 +22,8 @@ use super::options::{A2aOptions, AgentDescription};
 use crate::card::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE, sign_card, sign_document};
 use crate::wire::{
     APIKeySecurityScheme, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
-    HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList, WireType,
+    HTTPAuthSecurityScheme, MutualTlsSecurityScheme, SecurityRequirement, SecurityScheme,
+    StringList, WireType,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -319,13 +320,11 @@ fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
 }
 
 /// Returns the security schemes of a card and its requirements: an API key in the header
-/// `Authorization` or in `X-API-Key`. Both are empty if callers need no credentials.
+/// `Authorization` or in `X-API-Key`, or a client certificate. Both are empty if callers need no
+/// credentials.
 fn security_schemes(
     access: &AccessControl,
 ) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityRequirement>) {
-    if matches!(access, AccessControl::Open(_) | AccessControl::Anyone) {
-        return Default::default();
-    }
     let bearer = HTTPAuthSecurityScheme {
         scheme: "Bearer".to_owned(),
         ..Default::default()
@@ -335,14 +334,22 @@ fn security_schemes(
         name: API_KEY_HEADER.to_owned(),
         ..Default::default()
     };
-    let schemes = [
-        ("apiKey".to_owned(), SecurityScheme::ApiKey(key)),
-        ("bearer".to_owned(), SecurityScheme::HttpAuth(bearer)),
-    ];
+    let mut accepted = Vec::new();
+    if access.accepts_tokens() {
+        accepted.push(("bearer", SecurityScheme::HttpAuth(bearer)));
+        accepted.push(("apiKey", SecurityScheme::ApiKey(key)));
+    }
+    if access.accepts_certificates() {
+        let certificate = MutualTlsSecurityScheme::default();
+        accepted.push(("mutualTls", SecurityScheme::MutualTls(certificate)));
+    }
     let either = |name: &str| SecurityRequirement {
         schemes: [(name.to_owned(), StringList::default())].into(),
     };
-    (schemes.into(), vec![either("bearer"), either("apiKey")])
+    let requirements = accepted.iter().map(|(name, _)| either(name)).collect();
+    let schemes = accepted.into_iter();
+    let schemes = schemes.map(|(name, scheme)| (name.to_owned(), scheme));
+    (schemes.collect(), requirements)
 }
 
 /// Converts a skill for the card, whose default media types of input and output are `modes`. With

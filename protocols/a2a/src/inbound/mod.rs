@@ -24,6 +24,10 @@ pub use push::{
     PUSH_RETRY_AFTER_MAX, PUSH_SECRET_BYTES_MAX, PUSH_TIMEOUT, PUSH_URL_BYTES_MAX,
     PUSH_WORKERS_MAX,
 };
+pub use rest::rest_routes;
 #[cfg(feature = "grpc")]
 pub(crate) use server::AddressRouter;
-pub use server::{A2A_PATH, A2aServer, NAMED_AGENT_PATH, NamedAgents, serve, serve_with};
+pub use server::{
+    A2A_PATH, A2aServer, NAMED_AGENT_PATH, NamedAgents, document_names, resource_paths, serve,
+    serve_with,
+};

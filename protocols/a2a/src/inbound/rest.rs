@@ -78,33 +78,98 @@ const CONFIG: PathOperations = (
 );
 const CARD: PathOperations = (&[(Method::GET, Operation::GetExtendedAgentCard)], "GET");
 
+/// A path of the binding, below the agent's address.
+struct RestPath {
+    /// Segments, of which `{task}` and `{config}` stand for ids.
+    pattern: &'static str,
+    /// Versions that have the path.
+    dialects: &'static [Dialect],
+    operations: PathOperations,
+}
+
+const OLD: &[Dialect] = &[Dialect::V03Rest];
+const NEW: &[Dialect] = &[Dialect::V10];
+const BOTH: &[Dialect] = &[Dialect::V10, Dialect::V03Rest];
+
+const fn path(
+    pattern: &'static str,
+    dialects: &'static [Dialect],
+    operations: PathOperations,
+) -> RestPath {
+    RestPath {
+        pattern,
+        dialects,
+        operations,
+    }
+}
+
+/// Paths of both versions, in the order in which they are tried.
+const PATHS: [RestPath; 11] = [
+    path("message:send", BOTH, SEND),
+    path("message:stream", BOTH, STREAM),
+    path("tasks", BOTH, TASKS),
+    path("extendedAgentCard", NEW, CARD),
+    path("card", OLD, CARD),
+    path("tasks/{task}:cancel", BOTH, CANCEL),
+    path("tasks/{task}:subscribe", BOTH, SUBSCRIBE),
+    // Any other colon is part of the id.
+    path("tasks/{task}", BOTH, TASK),
+    path("tasks/{task}/pushNotificationConfigs", BOTH, CONFIGS),
+    // Path as in the schema of 0.3.
+    path("task/{task}/pushNotificationConfigs", OLD, CONFIGS),
+    path(
+        "tasks/{task}/pushNotificationConfigs/{config}",
+        BOTH,
+        CONFIG,
+    ),
+];
+
+/// Returns the routes of the HTTP+JSON binding: version, HTTP method, and path below the agent's
+/// address, in which `{task}` and `{config}` stand for ids. Those of 0.3 are below `/v1` there; those
+/// of 1.0 may have a tenant in front.
+#[doc(hidden)]
+pub fn rest_routes() -> impl Iterator<Item = (Dialect, &'static str, &'static str)> {
+    PATHS.into_iter().flat_map(|path| {
+        let operations = path.operations.0.iter();
+        operations.flat_map(move |(method, _)| {
+            let dialects = path.dialects.iter();
+            dialects.map(move |dialect| (*dialect, method.as_str(), path.pattern))
+        })
+    })
+}
+
+impl RestPath {
+    /// Returns the ids of the task and the configuration in a path, each empty if the path has none;
+    /// `None` if it is another path. An id can't be empty.
+    fn match_ids<'s>(&self, segments: &[&'s str]) -> Option<(&'s str, &'s str)> {
+        let parts = self.pattern.split('/');
+        if parts.clone().count() != segments.len() {
+            return None;
+        }
+        let (mut task, mut config) = ("", "");
+        for (part, segment) in parts.zip(segments) {
+            if let Some(verb) = part.strip_prefix("{task}") {
+                task = segment.strip_suffix(verb).filter(|id| !id.is_empty())?;
+            } else if part == "{config}" {
+                config = Some(*segment).filter(|id| !id.is_empty())?;
+            } else if segments.len() > 1 && *segment != part || decode_segment(segment)? != part {
+                return None;
+            }
+        }
+        Some((task, config))
+    }
+}
+
 fn match_segments(
     method: &Method,
     dialect: Dialect,
     tenant: &str,
     segments: &[&str],
 ) -> RouteMatch {
-    let is_old = dialect == Dialect::V03Rest;
-    let (found, task, config) = match segments {
-        [alone] => match decode_segment(alone).as_deref() {
-            Some("message:send") => (SEND, "", ""),
-            Some("message:stream") => (STREAM, "", ""),
-            Some("tasks") => (TASKS, "", ""),
-            Some("extendedAgentCard") if !is_old => (CARD, "", ""),
-            Some("card") if is_old => (CARD, "", ""),
-            _ => return RouteMatch::NotFound,
-        },
-        ["tasks", task] if !task.is_empty() => match task.rsplit_once(':') {
-            Some((task, "cancel")) => (CANCEL, task, ""),
-            Some((task, "subscribe")) => (SUBSCRIBE, task, ""),
-            // Any other colon is part of the id.
-            _ => (TASK, *task, ""),
-        },
-        ["tasks", task, "pushNotificationConfigs"] => (CONFIGS, *task, ""),
-        // Path as in the schema of 0.3.
-        ["task", task, "pushNotificationConfigs"] if is_old => (CONFIGS, *task, ""),
-        ["tasks", task, "pushNotificationConfigs", config] => (CONFIG, *task, *config),
-        _ => return RouteMatch::NotFound,
+    let mut paths = PATHS.iter().filter(|path| path.dialects.contains(&dialect));
+    let found = paths.find_map(|path| Some((path.operations, path.match_ids(segments)?)));
+    let Some(((operations, allow), (task, config))) = found else {
+        return RouteMatch::NotFound;
     };
     let (Some(tenant), Some(task), Some(config)) = (
         decode_segment(tenant),
@@ -113,7 +178,6 @@ fn match_segments(
     ) else {
         return RouteMatch::NotFound;
     };
-    let (operations, allow) = found;
     match operations.iter().find(|(of, _)| of == method) {
         Some(&(_, operation)) => RouteMatch::Matched(RestRoute {
             dialect,

@@ -38,6 +38,57 @@ pub const A2A_PATH: &str = "/a2a";
 /// Path of a named agent.
 pub const NAMED_AGENT_PATH: &str = "/agents/{name}/a2a";
 
+/// Paths of the aggregate agent.
+const ROOT_PATHS: [&str; 4] = [
+    A2A_PATH,
+    "/a2a/{tail:.*}",
+    "/v1/{tail:.*}",
+    "/.well-known/{file}",
+];
+/// Paths of the named agents.
+const NAMED_PATHS: [&str; 3] = [
+    NAMED_AGENT_PATH,
+    "/agents/{name}/a2a/{tail:.*}",
+    "/agents/{name}/.well-known/{file}",
+];
+/// Base path of the aggregate agent, for JSON-RPC only.
+const ROOT_BASE_PATHS: [&str; 1] = ["/"];
+/// Base paths of the named agents, for JSON-RPC only.
+const NAMED_BASE_PATHS: [&str; 2] = ["/agents/{name}", "/agents/{name}/"];
+
+/// Returns the paths of a listener's resources. A `tail` is a path of [`rest_routes`](super::rest_routes),
+/// a `file` one of [`document_names`].
+#[doc(hidden)]
+pub fn resource_paths() -> impl Iterator<Item = &'static str> {
+    let base_paths = ROOT_BASE_PATHS.into_iter().chain(NAMED_BASE_PATHS);
+    ROOT_PATHS.into_iter().chain(NAMED_PATHS).chain(base_paths)
+}
+
+/// A public document below `/.well-known/`.
+#[derive(Clone, Copy)]
+enum WellKnownDocument {
+    /// Card of the agent.
+    Card,
+    /// Keys that sign cards.
+    KeySet,
+    /// Catalogue of the agents that the caller may see; at the listener's root only.
+    Catalog,
+}
+
+/// Well-known documents by file name.
+const DOCUMENTS: [(&str, WellKnownDocument); 4] = [
+    ("agent-card.json", WellKnownDocument::Card),
+    ("agent.json", WellKnownDocument::Card),
+    ("jwks.json", WellKnownDocument::KeySet),
+    ("ai-catalog.json", WellKnownDocument::Catalog),
+];
+
+/// Returns the file names of the well-known documents. They need no credential.
+#[doc(hidden)]
+pub fn document_names() -> impl Iterator<Item = &'static str> {
+    DOCUMENTS.iter().map(|(name, _)| *name)
+}
+
 /// A2A server of one agent, for use in any actix-web application. It supports every protocol
 /// version, over JSON-RPC and HTTP+JSON.
 ///
@@ -206,19 +257,10 @@ impl AddressRouter {
     fn configure(&self, config: &mut ServiceConfig) {
         let data = Data::new(self.clone());
         let resource = |path: &str| web::resource(path).app_data(data.clone());
-        for path in [
-            A2A_PATH,
-            "/a2a/{tail:.*}",
-            "/v1/{tail:.*}",
-            "/.well-known/{file}",
-        ] {
+        for path in ROOT_PATHS {
             config.service(resource(path).to(handle_root));
         }
-        for path in [
-            NAMED_AGENT_PATH,
-            "/agents/{name}/a2a/{tail:.*}",
-            "/agents/{name}/.well-known/{file}",
-        ] {
+        for path in NAMED_PATHS {
             config.service(resource(path).to(handle_named));
         }
     }
@@ -232,8 +274,10 @@ impl AddressRouter {
                 .guard(actix_web::guard::Post())
                 .app_data(data.clone())
         };
-        config.service(posted("/").to(handle_root));
-        for path in ["/agents/{name}", "/agents/{name}/"] {
+        for path in ROOT_BASE_PATHS {
+            config.service(posted(path).to(handle_root));
+        }
+        for path in NAMED_BASE_PATHS {
             config.service(posted(path).to(handle_named));
         }
     }
@@ -344,15 +388,16 @@ impl HttpEndpoint {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(http_reply::method_not_allowed("GET, HEAD"));
         }
-        let made = match (name, &self.tenants) {
-            ("agent-card.json" | "agent.json", _) => self
+        let document = DOCUMENTS.iter().find(|(file, _)| *file == name);
+        let made = match (document.map(|(_, document)| *document), &self.tenants) {
+            (Some(WellKnownDocument::Card), _) => self
                 .server
                 .cards
                 .public_card(request_head::accepts_v1_card(request))
                 .await
                 .map(Some),
-            ("jwks.json", _) => Ok(self.server.cards.jwks()),
-            ("ai-catalog.json", Ok(others)) => {
+            (Some(WellKnownDocument::KeySet), _) => Ok(self.server.cards.jwks()),
+            (Some(WellKnownDocument::Catalog), Ok(others)) => {
                 let mut answer = visible_catalog(others, request, &options.base_url)
                     .await
                     .to_response(request);

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use callboard_message::RawObject;
 use callboard_rpc::http1::{ClientResponse, Connector, Http1Clients, RequestTarget};
-use callboard_rpc::{DecodeLimits, EgressPolicy, check_json};
+use callboard_rpc::{DecodeLimits, EgressPolicy, basic_authorization, check_json};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::zeroize::Zeroizing;
@@ -397,12 +397,7 @@ impl RequestCredentials {
                 .append_pair("scope", &scopes.join(" "))
                 .finish();
         }
-        let encoded =
-            |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let who = basic_header(
-            &encoded(client_id),
-            &SecretString::from(encoded(password.expose_secret())),
-        );
+        let who = basic_authorization(client_id, password);
         let mut headers = HeaderMap::new();
         headers.insert(
             AUTHORIZATION,

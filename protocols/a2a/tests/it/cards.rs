@@ -9,7 +9,7 @@ use callboard_a2a::card::{
 };
 use callboard_a2a::wire::{AgentCard, AgentCardSignature, WireType};
 use callboard_message::Failure;
-use callboard_rpc::EgressPolicy;
+use callboard_rpc::{AccessControl, CertificateClients, EgressPolicy};
 use callboard_runtime::{Policy, PolicyRequest};
 use futures::future::BoxFuture;
 use reqwest::{Method, Response};
@@ -643,6 +643,34 @@ async fn catalogue() {
         assert_eq!(names, wanted, "{key:?}");
     }
     served.stop().await;
+}
+
+/// Goal: a card names the credentials that its listener takes. Method: listeners with keys, with client
+/// certificates, and with neither.
+#[tokio::test]
+async fn cards_name_credentials() {
+    let certificates = Box::new(CertificateClients::new([]));
+    for (access, names) in [
+        (named_keys(), &["bearer", "apiKey"][..]),
+        (
+            AccessControl::with_verifiers(vec![certificates]),
+            &["mutualTls"],
+        ),
+        (AccessControl::default(), &[]),
+    ] {
+        let served = Served::with(|options| options.access = access).await;
+        let peer = served.client().with("A2A-Version", "1.0");
+        let card: Value = soon(get(&peer, CARD).await.json()).await.unwrap();
+        let listed = card["securityRequirements"].as_array();
+        let expected: Vec<_> = names
+            .iter()
+            .map(|name| json!({ "schemes": { *name: {} } }))
+            .collect();
+        assert_eq!(listed.cloned().unwrap_or_default(), expected);
+        let schemes = card["securitySchemes"].as_object();
+        assert_eq!(schemes.map_or(0, |schemes| schemes.len()), names.len());
+        served.stop().await;
+    }
 }
 
 /// Policy that lets only alice use a certain agent.

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::mail::{NEEDED_SCOPE_DATA_KEY, RETRY_AFTER_DATA_KEY};
+use callboard_message::mail::RETRY_AFTER_DATA_KEY;
 use callboard_message::{Failure, FailureKind, RawMembers, RawObject};
-use callboard_rpc::serve::guard::{HttpRejection, JSON};
+use callboard_rpc::serve::guard::{self, HttpRejection, JSON};
 use callboard_rpc::serve::http_response::{self, RETRY_AFTER_S as RETRY_AFTER_S_DEFAULT};
-use callboard_rpc::{DecodeLimits, check_json};
+use callboard_rpc::{AccessControl, DecodeLimits, check_json};
 use callboard_runtime::ShareError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -251,6 +251,18 @@ impl ProblemResponse {
         &self.detail
     }
 
+    /// Creates the response to a request at a listener with this access control. A caller that lacks a
+    /// scope is told where a credential with it is issued.
+    pub fn respond_to(mut self, request: &HttpRequest, access: &AccessControl) -> HttpResponse {
+        let scope = self.scope.take();
+        let challenge = scope.and_then(|scope| guard::scope_challenge(request, access, &scope));
+        let mut response = self.respond();
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
     pub fn respond(self) -> HttpResponse {
         let mut response =
             json_response(self.status, &RawObject::new().with("detail", &*self.detail));
@@ -261,12 +273,6 @@ impl ProblemResponse {
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(VARY, HeaderValue::from_static("Authorization, X-Agent-ID"));
-        }
-        if let Some(scope) = self.scope {
-            let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
-            if let Ok(challenge) = HeaderValue::from_str(&challenge) {
-                headers.insert(WWW_AUTHENTICATE, challenge);
-            }
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -301,10 +307,7 @@ impl From<Failure> for ProblemResponse {
             .data
             .as_ref()
             .and_then(|data| data.get(RETRY_AFTER_DATA_KEY)?.as_u64());
-        let needed = failure
-            .data
-            .as_ref()
-            .and_then(|data| data.get(NEEDED_SCOPE_DATA_KEY)?.as_str().map(str::to_owned));
+        let scope = failure.needed_scope().map(str::to_owned);
         let status = match failure.kind {
             FailureKind::InvalidInput | FailureKind::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::NotFound => return Self::not_found(),
@@ -329,7 +332,6 @@ impl From<Failure> for ProblemResponse {
             // node.
             message.truncate(message.find(": ").unwrap_or(message.len()));
         }
-        let scope = needed.filter(|_| status == StatusCode::FORBIDDEN);
         Self {
             scope,
             retry_after_s,

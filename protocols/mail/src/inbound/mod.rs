@@ -45,6 +45,7 @@ use http::ProblemResponse;
 
 pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 pub use events::INCOMING_MESSAGES_MAX;
+pub use routes::routes;
 
 /// HTTP and WebSocket server of a mailroom, for use in any actix-web application. Clones share one
 /// server.
@@ -116,7 +117,7 @@ async fn handle_path(
         Ok(route) => operations::handle_route(route, &request, payload, &server, busy).await,
         Err(allow) => Err(ProblemResponse::method_not_allowed(allow)),
     };
-    done.unwrap_or_else(ProblemResponse::respond)
+    done.unwrap_or_else(|problem| problem.respond_to(&request, &server.options.access))
 }
 
 async fn unknown_path() -> HttpResponse {

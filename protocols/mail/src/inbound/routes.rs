@@ -283,6 +283,17 @@ pub(super) fn resolve_alias(path: &str) -> &str {
     of.map_or(path, |(_, path)| path)
 }
 
+/// Returns the HTTP method and path of each route, also under its other paths.
+#[doc(hidden)]
+pub fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let served = paths().chain(alias_paths());
+    served.flat_map(|path| {
+        let of_path = move |route: &&Route| route.path == resolve_alias(path);
+        let routes = ROUTES.iter().filter(of_path);
+        routes.map(move |route| (route.method, path))
+    })
+}
+
 /// Returns the paths of all routes, without duplicates.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     let first = |(nth, route): &(usize, &'static Route)| {

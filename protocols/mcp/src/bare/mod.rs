@@ -204,9 +204,8 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     let mut data = RawObject::single("kind", failure.kind);
     data.set_some("detail", &detail);
     RpcError {
-        code: code_for_kind(failure.kind),
-        message,
         data: Some(data.to_raw()),
+        ..RpcError::new(code_for_kind(failure.kind), message)
     }
 }
 
@@ -371,9 +370,8 @@ mod error_map_tests {
 
     fn error(code: i64, data: Option<&str>) -> RpcError {
         RpcError {
-            code,
-            message: "m".into(),
             data: data.map(|d| RawValue::from_string(d.to_owned()).unwrap()),
+            ..RpcError::new(code, "m")
         }
     }
 

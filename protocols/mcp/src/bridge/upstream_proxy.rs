@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::capabilities::STILL_STARTING;
-use callboard_message::{Failure, RawObject};
+use callboard_message::{Failure, Principal, RawObject};
 use callboard_runtime::{CallContext, Caller, Context, FairShare, ShareError, ShareOwner};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -162,13 +162,13 @@ impl UpstreamProxy {
     }
 
     /// Returns a copy of `cx` in which the server's questions go to the configured question router,
-    /// or without one to the call's own caller.
+    /// or without one to the call's own caller. Outside of any call, it is the server that asks.
     fn relay_context(&self, cx: &Context) -> Context {
         match cx.call() {
             Some(call) => cx.with_call(self.questions.relay_call(CallContext::clone(call))),
             None if self.options.question_router.is_some() => cx.with_call(
                 self.questions
-                    .relay_call(CallContext::new(Arc::new(cx.principal().clone()))),
+                    .relay_call(CallContext::new(Arc::new(Principal::agent(&*self.name)))),
             ),
             None => cx.clone(),
         }

@@ -230,7 +230,7 @@ impl AgentAdapter {
             return self.forward(request, revision, call);
         };
         Box::pin(async move {
-            let params = strip_hop_params(&request.params)?;
+            let params = strip_hop_params(&request.params, &call.principal)?;
             let asked = self.ask(message, params, call).await;
             let result = asked.map_err(to_rpc_error)?;
             Ok(self.fit_list(request.method, result, revision))
@@ -253,7 +253,7 @@ impl AgentAdapter {
             return ready(Err(unknown)).boxed();
         }
         Box::pin(async move {
-            let params = strip_hop_params(&request.params)?;
+            let params = strip_hop_params(&request.params, &call.principal)?;
             let body = RawObject::single("method", &request.name).with("params", params);
             let asked = self.ask(ForwardRequest::NAME, body.to_raw(), call).await;
             asked.map_err(to_rpc_error)
@@ -336,7 +336,7 @@ impl AgentAdapter {
                 .map_err(to_rpc_error)?;
             let (message, payload) = match tool {
                 Some(_) => (&*name, arguments.into_owned()),
-                None => (CallTool::NAME, strip_hop_params(params)?),
+                None => (CallTool::NAME, strip_hop_params(params, &call.principal)?),
             };
             let outcome = self.send(message, payload, call).await;
             let shape = tool.map_or(ReplyShape::Result, |tool| tool.reply);
@@ -361,7 +361,11 @@ impl AgentAdapter {
                 .text(ParamName::Uri)
                 .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
             let asked = self
-                .ask(ReadResource::NAME, strip_hop_params(params)?, call)
+                .ask(
+                    ReadResource::NAME,
+                    strip_hop_params(params, &call.principal)?,
+                    call,
+                )
                 .await;
             asked.map_err(|failure| to_resource_error(failure, revision, &uri))
         })
@@ -381,7 +385,7 @@ impl AgentAdapter {
         }
         Box::pin(async move {
             let call = with_purpose(&request.params, call)?;
-            let mut params = strip_hop_params(&request.params)?;
+            let mut params = strip_hop_params(&request.params, &call.principal)?;
             if revision.era() == Era::Modern && !self.is_proxy {
                 let mut members = RawObject::parse(&params).map_err(|_| params_not_object())?;
                 let own = members.object("_meta").unwrap_or_default();
@@ -448,8 +452,17 @@ fn with_purpose(params: &RequestParams, mut call: CallContext) -> Result<CallCon
 }
 
 /// Returns the params as received, without the `_meta` members that concern only the connection to
-/// this client.
-fn strip_hop_params(params: &RequestParams) -> Result<Box<RawValue>, RpcError> {
+/// this client, and without a purpose that its credential may not claim: the agent may pass it on
+/// under a credential that may.
+fn strip_hop_params(
+    params: &RequestParams,
+    principal: &Principal,
+) -> Result<Box<RawValue>, RpcError> {
+    let may_claim = || {
+        let stated = params.meta(MetaName::Purpose)?;
+        let purpose: String = serde_json::from_str(stated.get()).ok()?;
+        Some(principal.may_claim_purpose(&purpose))
+    };
     match params.raw() {
         None => Ok(raw_from_written("{}".into())),
         Some(untouched)
@@ -457,7 +470,8 @@ fn strip_hop_params(params: &RequestParams) -> Result<Box<RawValue>, RpcError> {
         {
             Ok(untouched.to_owned())
         }
-        Some(params) => meta::strip_hop_members(params).map_err(|_| params_not_object()),
+        Some(params) => meta::strip_hop_members(params, may_claim().unwrap_or(false))
+            .map_err(|_| params_not_object()),
     }
 }
 

@@ -5,9 +5,10 @@
 
 pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 
-pub use http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
+pub use http::{McpServer, NAMED_PATH, NamedServers, routes, serve, serve_named};
 pub use modern::pending_elicitations::{URL_ELICITATION_ROUNDS_MAX, URL_ELICITATIONS_MAX};
 pub use options::*;
+pub use request::method_names;
 pub use stdio::serve_stdio;
 
 mod agent_adapter;

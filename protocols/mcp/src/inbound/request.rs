@@ -49,32 +49,42 @@ pub(crate) enum McpMethod {
     Other,
 }
 
+/// Methods by name: one row for each of [`McpMethod`], except for `Other`.
+const METHODS: [(&str, McpMethod); 21] = [
+    ("tools/call", McpMethod::CallTool),
+    ("tools/list", McpMethod::ListTools),
+    ("initialize", McpMethod::Initialize),
+    ("ping", McpMethod::Ping),
+    ("logging/setLevel", McpMethod::SetLevel),
+    ("resources/subscribe", McpMethod::Subscribe),
+    ("resources/unsubscribe", McpMethod::Unsubscribe),
+    ("server/discover", McpMethod::Discover),
+    ("subscriptions/listen", McpMethod::Listen),
+    ("resources/list", McpMethod::ListResources),
+    ("resources/templates/list", McpMethod::ListResourceTemplates),
+    ("resources/read", McpMethod::ReadResource),
+    ("prompts/list", McpMethod::ListPrompts),
+    ("prompts/get", McpMethod::GetPrompt),
+    ("completion/complete", McpMethod::Complete),
+    (hmcp::METHOD, McpMethod::CreateMessage),
+    ("tasks/get", McpMethod::GetTask),
+    ("tasks/result", McpMethod::TaskResult),
+    ("tasks/list", McpMethod::ListTasks),
+    ("tasks/update", McpMethod::UpdateTask),
+    ("tasks/cancel", McpMethod::CancelTask),
+];
+
+/// Returns the names of the methods that a server knows, of both eras. Each era has its own table of
+/// them, and refuses or forwards those of the other.
+#[doc(hidden)]
+pub fn method_names() -> impl Iterator<Item = &'static str> {
+    METHODS.iter().map(|(name, _)| *name)
+}
+
 impl McpMethod {
     fn parse(name: &str) -> Self {
-        match name {
-            "initialize" => Self::Initialize,
-            "ping" => Self::Ping,
-            "logging/setLevel" => Self::SetLevel,
-            "resources/subscribe" => Self::Subscribe,
-            "resources/unsubscribe" => Self::Unsubscribe,
-            "server/discover" => Self::Discover,
-            "subscriptions/listen" => Self::Listen,
-            "tools/call" => Self::CallTool,
-            "tools/list" => Self::ListTools,
-            "resources/list" => Self::ListResources,
-            "resources/templates/list" => Self::ListResourceTemplates,
-            "resources/read" => Self::ReadResource,
-            "prompts/list" => Self::ListPrompts,
-            "prompts/get" => Self::GetPrompt,
-            "completion/complete" => Self::Complete,
-            hmcp::METHOD => Self::CreateMessage,
-            "tasks/get" => Self::GetTask,
-            "tasks/result" => Self::TaskResult,
-            "tasks/list" => Self::ListTasks,
-            "tasks/update" => Self::UpdateTask,
-            "tasks/cancel" => Self::CancelTask,
-            _ => Self::Other,
-        }
+        let found = METHODS.iter().find(|(known, _)| *known == name);
+        found.map_or(Self::Other, |(_, method)| *method)
     }
 
     /// Returns the name of the message by which an agent executes the method; `None` if no single

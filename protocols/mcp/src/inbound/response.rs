@@ -46,6 +46,8 @@ pub(crate) struct EncodedResponse {
     /// JSON-RPC response, without line breaks if the agent's reply has none. `None` if the request
     /// was cancelled, or needs no response.
     pub body: Option<Vec<u8>>,
+    /// Scope that the request's credential lacks. If HTTP can still tell it, the status is 403.
+    pub needed_scope: Option<String>,
 }
 
 impl EncodedResponse {
@@ -62,6 +64,7 @@ impl EncodedResponse {
         Self {
             status,
             body: Some(encode_error(id, &error)),
+            needed_scope: error.needed_scope,
         }
     }
 
@@ -69,6 +72,7 @@ impl EncodedResponse {
         Self {
             status: StatusCode::OK,
             body: Some(body),
+            needed_scope: None,
         }
     }
 
@@ -77,6 +81,7 @@ impl EncodedResponse {
         Self {
             status: StatusCode::OK,
             body: None,
+            needed_scope: None,
         }
     }
 }
@@ -101,7 +106,10 @@ pub(crate) fn finish(
         (ResponseForm::Legacy, outcome) => {
             let result = outcome.map(|result| without_modern_members(result.into_raw()));
             let response = encode_response(Some(id), result.as_deref(), UnusedMember::Omit);
-            EncodedResponse::ok(response)
+            EncodedResponse {
+                needed_scope: result.err().and_then(|error| error.needed_scope),
+                ..EncodedResponse::ok(response)
+            }
         }
         (ResponseForm::Modern(_), Err(error)) => {
             EncodedResponse::error(Some(id), to_modern_error(error))

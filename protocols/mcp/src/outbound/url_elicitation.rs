@@ -100,9 +100,8 @@ mod tests {
                 { "mode": "url", "url": "https://a.example" }, { "mode": "url", "url": url }
             ] });
             let rpc = RpcError {
-                code: URL_ELICITATION_REQUIRED,
-                message: "visit".into(),
                 data: Some(to_raw_value(&elicitations).unwrap()),
+                ..RpcError::new(URL_ELICITATION_REQUIRED, "visit")
             };
             let error = TransportError::Rpc {
                 error: rpc,
@@ -137,9 +136,8 @@ mod tests {
         ] {
             let error = TransportError::Rpc {
                 error: RpcError {
-                    code: URL_ELICITATION_REQUIRED,
-                    message: "visit".into(),
                     data: RawValue::from_string(data.into()).ok(),
+                    ..RpcError::new(URL_ELICITATION_REQUIRED, "visit")
                 },
                 status: None,
             };

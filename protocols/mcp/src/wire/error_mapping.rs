@@ -144,9 +144,9 @@ pub(crate) fn to_rpc_or(not_found: i64, failure: Failure) -> RpcError {
         _ => return RpcError::new(code::INTERNAL_ERROR, "internal error"),
     };
     RpcError {
-        code: error_code,
-        message: failure.message,
+        needed_scope: failure.needed_scope().map(str::to_owned),
         data: failure.data.and_then(|d| to_raw_value(&d).ok()),
+        ..RpcError::new(error_code, failure.message)
     }
 }
 
@@ -161,10 +161,10 @@ fn original_error(member: &str, failure: &Failure) -> Option<RpcError> {
     let data = original
         .get("data")
         .and_then(|data| to_raw_value(data).ok());
+    let code = original.get("code")?.as_i64()?;
     Some(RpcError {
-        code: original.get("code")?.as_i64()?,
-        message: original.get("message")?.as_str()?.to_owned(),
         data,
+        ..RpcError::new(code, original.get("message")?.as_str()?)
     })
 }
 
@@ -180,9 +180,8 @@ mod tests {
             RawValue::from_string(r#"{"elicitations":[{"url":"https://a.example"}]}"#.into())
                 .unwrap();
         let failure = from_rpc(&RpcError {
-            code: -32042,
-            message: "visit\nfirst".into(),
             data: Some(data),
+            ..RpcError::new(-32042, "visit\nfirst")
         });
         assert_eq!(failure.kind, FailureKind::NoResponder);
         assert_eq!(failure.message, "visitfirst");
@@ -190,6 +189,23 @@ mod tests {
         assert_eq!(rpc["code"], -32042);
         assert_eq!(rpc["message"], "visit\nfirst");
         assert_eq!(rpc["data"]["elicitations"][0]["url"], "https://a.example");
+    }
+
+    /// Goal: only a failure of this system makes an HTTP challenge: a server behind it can't have clients
+    /// ask their issuer for more rights. Method: the same refusal from here and from a server.
+    #[test]
+    fn challenges_are_of_own_refusals() {
+        let own = Failure::lacking_scope("no", "hmcp:read");
+        let told = to_rpc_or(code::INVALID_PARAMS, own);
+        assert_eq!(told.needed_scope.as_deref(), Some("hmcp:read"));
+        assert_eq!(
+            told.data.as_ref().unwrap().get(),
+            r#"{"needed_scope":"hmcp:read"}"#
+        );
+        let passed_on = to_rpc_or(code::INVALID_PARAMS, from_rpc(&told));
+        assert_eq!((passed_on.code, passed_on.needed_scope), (told.code, None));
+        let other_kind = Failure::invalid("no").with_data(json!({ "needed_scope": "a" }));
+        assert_eq!(to_rpc(other_kind).needed_scope, None);
     }
 
     /// Goal: the guardrail's refusal follows HMCP where it answers a sampling request, and has its
@@ -246,9 +262,8 @@ mod tests {
         ] {
             let data = RawValue::from_string(r#"{"by":"person"}"#.into()).unwrap();
             let error = RpcError {
-                code: error_code,
-                message: message.into(),
                 data: Some(data),
+                ..RpcError::new(error_code, message)
             };
             let failure = from_answer_error(&error);
             assert_eq!(failure.kind, kind, "{error_code} {message}");

@@ -44,17 +44,20 @@ const HOP_MEMBERS: &[&str] = &[
     SOURCE_MESSAGE_META_KEY,
 ];
 
-/// Returns `params` without the `_meta` members that must not be forwarded. An empty `_meta` is
-/// removed.
+/// Returns `params` without the `_meta` members that must not be forwarded; [`PURPOSE`] stays only with
+/// `keeps_purpose`. An empty `_meta` is removed.
 ///
 /// # Errors
 /// An error of the parser if `params` isn't an object.
-pub fn strip_hop_members(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+pub fn strip_hop_members(
+    params: &RawValue,
+    keeps_purpose: bool,
+) -> Result<Box<RawValue>, serde_json::Error> {
     let mut members = RawMembers::parse(params)?;
     let Some(mut meta) = members.read::<RawMembers<'_>>("_meta") else {
         return Ok(params.to_owned());
     };
-    meta.retain(|name| !HOP_MEMBERS.contains(&name));
+    meta.retain(|name| !HOP_MEMBERS.contains(&name) && (keeps_purpose || name != PURPOSE));
     let mut written = String::with_capacity(params.get().len());
     match meta.is_empty() {
         true => {

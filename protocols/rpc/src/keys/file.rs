@@ -5,6 +5,7 @@ use std::io;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use callboard_message::PATIENT_SCOPE_PREFIX;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -48,6 +49,8 @@ struct Row {
     principal: Option<String>,
     #[serde(default)]
     scopes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    patient: Option<String>,
 }
 
 pub(crate) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
@@ -114,9 +117,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
     for (nth, StoredKey(key)) in file.key.iter().enumerate() {
         if !is_valid_name(&key.name)
             || !key.principal.as_deref().is_none_or(is_valid_name)
-            || !key.scopes.iter().all(|scope| is_valid_scope(scope))
+            || !key.scopes.iter().all(|scope| is_own_scope(scope))
         {
             return Err(format!("key {} has an invalid name or scope", nth + 1));
+        }
+        if !key.has_valid_patient() {
+            return Err(format!("key {} has an invalid patient", nth + 1));
         }
         if !names.insert(&key.name) {
             return Err(format!(
@@ -126,6 +132,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
         }
     }
     Ok(file.key.into_iter().map(|StoredKey(key)| key).collect())
+}
+
+/// Returns whether a scope may stand in `scopes`. The patient has a member of its own.
+fn is_own_scope(scope: &str) -> bool {
+    is_valid_scope(scope) && !scope.starts_with(PATIENT_SCOPE_PREFIX)
 }
 
 /// Locks a key file for a change, until the returned file is dropped. A separate file with the

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::{Principal, PrincipalKind};
+use callboard_message::{PATIENT_SCOPE_PREFIX, Principal, PrincipalKind};
 use parking_lot::Mutex;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -78,6 +78,16 @@ pub enum KeyError {
         "a key may have at most {KEY_SCOPES_MAX} scopes, each of 1 to {KEY_SCOPE_BYTES_MAX} printable characters without spaces, \" and \\"
     )]
     Scope,
+    /// The patient is empty, or its scope ([`PATIENT_SCOPE_PREFIX`] and the patient) breaks a rule
+    /// of [`Self::Scope`].
+    #[error(
+        "a key's patient must have 1 to {} printable characters without spaces, \" and \\",
+        KEY_SCOPE_BYTES_MAX - PATIENT_SCOPE_PREFIX.len()
+    )]
+    Patient,
+    /// A scope begins with [`PATIENT_SCOPE_PREFIX`], which only the patient of a key does.
+    #[error("a key names its patient by `--patient`, not by the scope `{PATIENT_SCOPE_PREFIX}…`")]
+    PatientScope,
     /// A key with this name exists, possibly revoked. Names are never reused, so that old audit
     /// records stay unambiguous.
     #[error("there is a key of that name already, perhaps a revoked one: choose another name")]
@@ -115,8 +125,11 @@ pub struct KeyEntry {
     /// First second at which the key isn't valid any more, since the Unix epoch; `None` if it
     /// doesn't expire.
     pub expires_unix_s: Option<u64>,
-    /// Scopes that the key grants.
+    /// Scopes that the key grants. None begins with [`PATIENT_SCOPE_PREFIX`].
     pub scopes: Vec<String>,
+    /// Id of the only patient whose data the scopes for one patient open. It becomes a scope of the
+    /// principal, with [`PATIENT_SCOPE_PREFIX`]. `None` if the key names no patient.
+    pub patient: Option<String>,
 }
 
 impl KeyEntry {
@@ -141,13 +154,35 @@ impl KeyEntry {
     }
 
     fn principal(&self) -> Principal {
+        let own = self.scopes.iter().cloned();
         Principal {
             id: self.principal_id().to_owned(),
             kind: PrincipalKind::ApiKey,
-            scopes: self.scopes.clone(),
+            scopes: own.chain(self.patient_scope()).collect(),
             purpose: None,
         }
     }
+
+    fn patient_scope(&self) -> Option<String> {
+        let patient = self.patient.as_ref()?;
+        Some(format!("{PATIENT_SCOPE_PREFIX}{patient}"))
+    }
+
+    fn has_valid_patient(&self) -> bool {
+        let scope = self.patient_scope();
+        scope.is_none_or(|scope| is_valid_scope(&scope) && scope.len() > PATIENT_SCOPE_PREFIX.len())
+    }
+}
+
+/// Limits of a new key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyOptions {
+    /// First second at which the key isn't valid any more, since the Unix epoch (see
+    /// [`parse_expiry`]). Default: `None`, it doesn't expire.
+    pub expires_unix_s: Option<u64>,
+    /// Id of the only patient whose data the key's scopes for one patient open. Default: `None`, the
+    /// key names no patient.
+    pub patient: Option<String>,
 }
 
 /// API keys of one file, as of the last time that this object read or changed it.
@@ -212,30 +247,43 @@ impl KeyStore {
     /// # Errors
     /// Returns a [`KeyError`] and leaves the file unchanged.
     pub fn add(&mut self, name: &str, scopes: Vec<String>) -> Result<SecretString, KeyError> {
-        self.add_expiring(name, scopes, None)
+        self.add_with(name, scopes, KeyOptions::default())
     }
 
-    /// Creates a key like [`Self::add`], which expires at `expires_unix_s` if that is given (see
-    /// [`parse_expiry`]).
+    /// Creates a key like [`Self::add`], with an expiry or for one patient.
     ///
     /// # Errors
     /// Returns a [`KeyError`] and leaves the file unchanged.
-    pub fn add_expiring(
+    pub fn add_with(
         &mut self,
         name: &str,
         scopes: Vec<String>,
-        expires_unix_s: Option<u64>,
+        options: KeyOptions,
     ) -> Result<SecretString, KeyError> {
         if scopes.len() > KEY_SCOPES_MAX || !scopes.iter().all(|scope| is_valid_scope(scope)) {
             return Err(KeyError::Scope);
         }
-        let (key, entry) = new_entry(name, expires_unix_s)?;
-        self.update_file(|keys| push_entry(keys, KeyEntry { scopes, ..entry }))?;
+        if scopes
+            .iter()
+            .any(|scope| scope.starts_with(PATIENT_SCOPE_PREFIX))
+        {
+            return Err(KeyError::PatientScope);
+        }
+        let (key, entry) = new_entry(name, options.expires_unix_s)?;
+        let entry = KeyEntry {
+            scopes,
+            patient: options.patient,
+            ..entry
+        };
+        if !entry.has_valid_patient() {
+            return Err(KeyError::Patient);
+        }
+        self.update_file(|keys| push_entry(keys, entry))?;
         Ok(SecretString::from(key.as_str()))
     }
 
-    /// Creates the key `new_name` for the principal of the valid key `name`, with the same scopes,
-    /// so that its holder can replace it. Both are valid until `name` is revoked, or until
+    /// Creates the key `new_name` for the principal of the valid key `name`, with the same scopes and
+    /// patient, so that its holder can replace it. Both are valid until `name` is revoked, or until
     /// `until_unix_s`. The new key expires at `expires_unix_s`, if that is given.
     ///
     /// # Errors
@@ -258,6 +306,7 @@ impl KeyStore {
             let entry = KeyEntry {
                 principal: Some(old.principal_id().to_owned()),
                 scopes: old.scopes.clone(),
+                patient: old.patient.clone(),
                 ..entry
             };
             // The earlier of two expiries counts.
@@ -334,6 +383,7 @@ fn new_entry(
         revoked_unix_s: None,
         expires_unix_s,
         scopes: Vec::new(),
+        patient: None,
     };
     Ok((key, entry))
 }
@@ -371,12 +421,16 @@ fn new_key() -> Result<Zeroizing<String>, KeyError> {
     Ok(key)
 }
 
-fn is_valid_name(name: &str) -> bool {
+/// Returns whether a text can be the name of a key: 1 to [`KEY_NAME_BYTES_MAX`] letters, digits, `-`,
+/// `_` and `.`.
+pub(crate) fn is_valid_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=KEY_NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_part)
 }
 
-pub(crate) fn is_valid_scope(scope: &str) -> bool {
+/// Returns whether a text can be a scope: 1 to [`KEY_SCOPE_BYTES_MAX`] printable ASCII characters
+/// without space, `"` and `\` (RFC 6749, section 3.3).
+pub fn is_valid_scope(scope: &str) -> bool {
     let is_part = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
     (1..=KEY_SCOPE_BYTES_MAX).contains(&scope.len()) && scope.chars().all(is_part)
 }

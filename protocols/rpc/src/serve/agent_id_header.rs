@@ -29,7 +29,7 @@ pub fn check_matches_principal(
 ) -> Result<(), HttpRejection> {
     const OTHER: HttpRejection = http_rejection(
         StatusCode::FORBIDDEN,
-        "`X-Agent-ID` must be the name of the key that the request has",
+        "`X-Agent-ID` must be the name of the key that the request has, or the principal of its certificate",
     );
     let claimed = claimed_id(headers)?;
     let id = principal_id(principal).ok_or(MISSING_CREDENTIAL)?;
@@ -71,7 +71,12 @@ fn principal_id(principal: &Principal) -> Option<&str> {
     let is_guardian = || principal.scopes.iter().any(|scope| scope == GUARDIAN_SCOPE);
     match principal.kind {
         PrincipalKind::Anonymous => None,
-        PrincipalKind::ApiKey | PrincipalKind::Token | PrincipalKind::Agent if is_guardian() => {
+        PrincipalKind::ApiKey
+        | PrincipalKind::Token
+        | PrincipalKind::Certificate
+        | PrincipalKind::Agent
+            if is_guardian() =>
+        {
             Some(GUARDIAN_ID)
         }
         _ => Some(&principal.id),

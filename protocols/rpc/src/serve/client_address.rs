@@ -9,7 +9,7 @@ use actix_web::dev::Extensions;
 use crate::IpNetwork;
 
 /// Header in which a proxy appends the address from which a request reached it.
-const FORWARDED_FOR: &str = "x-forwarded-for";
+pub const FORWARDED_FOR: &str = "x-forwarded-for";
 /// Maximum number of addresses that are read of `X-Forwarded-For`, from its end. Beyond it, the last
 /// one read counts as the client's.
 pub const FORWARDED_HOPS_MAX: usize = 32;
@@ -39,14 +39,17 @@ impl TrustedProxies {
         is_trusted
     }
 
-    /// Returns the client of a request that `peer`, a trusted proxy, passed on. `values` are those
-    /// of the header, in their order. An entry that is no address ends the search at the proxy that
-    /// sent it.
-    fn client_of<'a>(
+    /// Returns the client of a request that came from `peer`. If that is a trusted proxy, `values` name
+    /// the client: those of `X-Forwarded-For`, in their order. An entry that is no address ends the
+    /// search at the proxy that sent it.
+    pub fn client_of<'a>(
         &self,
         peer: IpAddr,
         values: impl DoubleEndedIterator<Item = &'a [u8]>,
     ) -> IpAddr {
+        if !self.contains(peer) {
+            return peer;
+        }
         let entries = values
             .rev()
             .flat_map(|value| value.rsplit(|byte| *byte == b','));

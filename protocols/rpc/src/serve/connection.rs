@@ -20,7 +20,7 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::paced_stream::PacedStream;
-use super::tls::{DISCONNECT_TIMEOUT, Handshaker, ListenerTls, SecuredStream};
+use super::tls::{DISCONNECT_TIMEOUT, HTTP_1_1, Handshaker, ListenerTls, SecuredStream};
 use super::{ConnectionSetup, ServeError, ServerLimits};
 
 /// Listener that a connection belongs to, as connection data.
@@ -62,10 +62,11 @@ where
         .shutdown_timeout(limits.drain_seconds)
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
-    let handshaker = tls.map(|tls| Handshaker::new(tls, &setup));
+    let handshaker = tls.map(|tls| Handshaker::new(tls, &setup, HTTP_1_1));
     let name = format!("http on {}", bound.address);
     let server = builder.listen(name, listener, move || {
         let (stopping, setup) = (stopping.clone(), setup.clone());
+        let accepting = setup.clone();
         let handshaker = handshaker.clone();
         let http = HttpService::build()
             .graceful_shutdown_signal(move || {
@@ -94,12 +95,14 @@ where
                 |()| AppConfig::default(),
             ));
         fn_service(move |stream: TcpStream| {
-            let handshaker = handshaker.clone();
+            let (setup, handshaker) = (accepting.clone(), handshaker.clone());
             async move {
-                let peer = stream.peer_addr().ok();
-                let connection = accept(stream, peer, handshaker.as_ref()).await;
+                let connection = accept(stream, &setup, handshaker.as_ref()).await;
                 connection
-                    .map(|connection| (connection, Protocol::Http1, peer))
+                    .map(|connection| {
+                        let client = connection.client();
+                        (connection, Protocol::Http1, client)
+                    })
                     .map_err(DispatchError::Io)
             }
         })
@@ -108,25 +111,33 @@ where
     Ok(server.run())
 }
 
-/// Makes a connection ready for HTTP, by a handshake if the listener has TLS.
+/// Makes a connection ready for HTTP: reads its PROXY header if there must be one, and performs the
+/// handshake if the listener has TLS.
 async fn accept(
     stream: TcpStream,
-    peer: Option<SocketAddr>,
+    setup: &ConnectionSetup,
     handshaker: Option<&Handshaker>,
 ) -> io::Result<Connection> {
     // Small messages are sent at once. A connection that is gone already fails at its first read.
     let _ = stream.set_nodelay(true);
-    let stream = PacedStream::new(stream);
+    let mut stream = PacedStream::new(stream);
+    if let Some(peer) = stream.client() {
+        let client = setup.client_of(&mut stream, peer).await?;
+        stream.set_client(client);
+    }
     Ok(match handshaker {
         None => Connection::Plain(stream),
-        Some(handshaker) => Connection::Secured(Box::new(handshaker.accept(stream, peer).await?)),
+        Some(handshaker) => {
+            let client = stream.client().map(|client| client.ip());
+            Connection::Secured(Box::new(handshaker.accept(stream, client).await?))
+        }
     })
 }
 
 /// Connection of a client.
 enum Connection {
     Plain(PacedStream),
-    Secured(Box<SecuredStream>),
+    Secured(Box<SecuredStream<PacedStream>>),
 }
 
 impl Connection {
@@ -134,16 +145,24 @@ impl Connection {
         match self {
             Self::Plain(stream) => {
                 data.insert(stream.refusal_mark());
-                setup.admit(stream.tcp(), data);
+                setup.admit(stream, data);
             }
             Self::Secured(secured) => {
                 let stream = secured.stream.get_ref().0;
                 data.insert(stream.refusal_mark());
-                setup.watch(stream.tcp(), data);
-                if let Some(shown) = secured.shown_certificate() {
-                    data.insert(shown);
+                setup.watch(stream, data);
+                if let Some(certificate) = &secured.certificate {
+                    data.insert(certificate.clone());
                 }
             }
+        }
+    }
+
+    /// Returns the address of the client.
+    fn client(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Plain(stream) => stream.client(),
+            Self::Secured(secured) => secured.stream.get_ref().0.client(),
         }
     }
 

@@ -3,20 +3,24 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use actix_web::http::header::HeaderValue;
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::Payload;
 use actix_web::{HttpMessage, HttpRequest};
 use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
+use url::Url;
 
 use super::buffers::{self, RequestBody};
 use super::client_address::client_address;
 use super::rejections::mark_rejected;
+use super::tls::client_certificate;
 use super::{OtherCredential, bound_address, is_tls};
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
-    PresentedCredential, UNCOUNTED_REQUEST_BYTES_MAX, is_forwarding_header,
+    PresentedCredential, TokenResource, UNCOUNTED_REQUEST_BYTES_MAX, is_forwarding_header,
+    is_valid_scope,
 };
 
 /// Rejection of an HTTP request by the checks before its handler, with the data for the response.
@@ -80,7 +84,7 @@ pub fn check_source(
 
 /// Authenticates a request and returns its principal. The credential is the value of the
 /// `Authorization` header, or `shown` if the client sent it in another way; `shown` has the same
-/// format.
+/// format. Without either it is the certificate of the connection's client.
 ///
 /// # Errors
 /// 400 for several credentials; 401 for a missing or wrong one; 403 if a token lacks a scope, or if
@@ -111,6 +115,7 @@ pub async fn authenticate(
         peer: client_address(request),
         local: Some(bound_address(request).ip()),
         authorization,
+        certificate: client_certificate(request),
         // Our clients use HTTP/1.1 or later. By default nginx forwards with HTTP/1.0 and adds no
         // header.
         is_forwarded: request.version() < Version::HTTP_11
@@ -119,7 +124,7 @@ pub async fn authenticate(
                 .keys()
                 .any(|name| is_forwarding_header(name.as_str())),
     };
-    access.prepare(authorization).await;
+    access.prepare(&credential).await;
     let principal = access.authenticate(&credential).map_err(unproven)?;
     if let Some(shown) = shown {
         // A stream verifies it again.
@@ -141,9 +146,39 @@ fn challenge(
     let Some(resource) = access.token_resource() else {
         return Some(plain.into());
     };
+    let metadata = metadata_url(request, resource);
+    Some(
+        resource
+            .extend_challenge(plain, metadata.as_ref(), None)
+            .into(),
+    )
+}
+
+/// Returns the value of `WWW-Authenticate` for a request whose credential is valid and lacks the
+/// scope `needed` for what it asks; the status is 403. Returns `None` if the listener takes no
+/// credentials, or the scope isn't one of RFC 6749.
+pub fn scope_challenge(
+    request: &HttpRequest,
+    access: &AccessControl,
+    needed: &str,
+) -> Option<HeaderValue> {
+    if !matches!(access, AccessControl::Bearer(_)) || !is_valid_scope(needed) {
+        return None;
+    }
+    let plain = CredentialError::InsufficientScope.challenge()?;
+    let keys_only = TokenResource::default();
+    let resource = access.token_resource();
+    let metadata = resource.and_then(|resource| metadata_url(request, resource));
+    let challenge =
+        resource
+            .unwrap_or(&keys_only)
+            .extend_challenge(plain, metadata.as_ref(), Some(needed));
+    HeaderValue::from_str(&challenge).ok()
+}
+
+fn metadata_url(request: &HttpRequest, resource: &TokenResource) -> Option<Url> {
     let (host, is_tls) = request_origin(request);
-    let metadata = resource.metadata_url(host, is_tls, request.path());
-    Some(resource.extend_challenge(plain, metadata.as_ref()).into())
+    resource.metadata_url(host, is_tls, request.path())
 }
 
 /// Returns the host of a request, and whether it came over TLS.

@@ -2,6 +2,7 @@
 //! before their bodies are read.
 
 pub mod accept_header;
+pub mod acceptor;
 pub mod address_limit;
 pub mod agent_id_header;
 pub mod buffers;
@@ -11,6 +12,7 @@ pub mod guard;
 pub mod http_response;
 pub mod idle_timeout;
 mod paced_stream;
+mod proxy_header;
 mod rejections;
 pub mod tls;
 mod token_metadata;
@@ -18,6 +20,7 @@ pub mod websocket;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,18 +32,23 @@ use actix_web::body::BoxBody;
 use actix_web::dev::{Extensions, Server, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{AUTHORIZATION, TRANSFER_ENCODING};
 use actix_web::middleware::{Next, from_fn};
-use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpMessage, HttpRequest};
 use callboard_message::Principal;
 use parking_lot::RwLock;
-use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval, sleep};
+use tokio::io::AsyncRead;
+use tokio::time::{
+    Instant, Interval, MissedTickBehavior, Sleep, interval, sleep, timeout, timeout_at,
+};
 
-use crate::{AccessControl, AuthFailures, BufferBudget, PresentedCredential, TokenResource};
-use address_limit::{AddressConnections, reject_over_limit};
+use crate::{
+    AccessControl, AuthFailures, BufferBudget, ClientCertificate, CredentialError,
+    PresentedCredential, TokenResource,
+};
+use address_limit::{AddressConnections, CountedConnection, reject_over_limit};
 use client_address::{TrustedProxies, client_address};
 use connection::BoundListener;
-use paced_stream::{READ_TURN_BYTES_MAX, RefusalMark};
+use paced_stream::{PacedStream, READ_TURN_BYTES_MAX, RefusalMark};
 use rejections::delay_rejections;
 use tls::ListenerTls;
 
@@ -84,6 +92,9 @@ pub struct ListenOptions {
     /// Reverse proxies whose `X-Forwarded-For` names the client. Their own connections have no
     /// limit for their address. Default: none.
     pub trusted_proxies: TrustedProxies,
+    /// Whether each connection of a trusted proxy begins with a PROXY header (version 1 or 2), which
+    /// names the client. The header must arrive within `headers_timeout`. Default: false.
+    pub proxy_protocol: bool,
 }
 
 impl Default for ListenOptions {
@@ -100,6 +111,7 @@ impl Default for ListenOptions {
             workers: 1,
             tls: None,
             trusted_proxies: TrustedProxies::default(),
+            proxy_protocol: false,
         }
     }
 }
@@ -125,7 +137,7 @@ pub enum ServeError {
     },
     /// An operation on the socket failed.
     #[error("can't listen: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
 }
 
 /// HTTP server on a bound listener, ready to be run.
@@ -184,24 +196,77 @@ impl ServerLimits {
 #[derive(Clone)]
 struct ConnectionSetup {
     idle_max: Duration,
+    headers_timeout: Duration,
     addresses: AddressConnections,
     proxies: TrustedProxies,
+    proxy_protocol: bool,
 }
 
 impl ConnectionSetup {
-    /// Prepares a connection without TLS, which isn't counted yet.
-    fn admit(&self, stream: &TcpStream, data: &mut Extensions) {
-        if let Some(peer) = self.watch(stream, data) {
-            self.addresses.admit(stream, peer, data);
+    fn new(listen: &ListenOptions) -> Self {
+        let headers_timeout = listen.headers_timeout.max(HEADERS_TIMEOUT_MIN);
+        Self {
+            idle_max: listen.keep_alive + headers_timeout,
+            headers_timeout,
+            addresses: listen.address_connections(),
+            proxies: listen.trusted_proxies.clone(),
+            proxy_protocol: listen.proxy_protocol,
         }
     }
 
-    /// Starts the idle timer of a connection, and marks it if its peer is a trusted proxy. Returns
+    /// Returns the client of a new connection from `peer`: `peer` itself, or whom the PROXY header of
+    /// a trusted proxy names.
+    ///
+    /// # Errors
+    /// Fails if a PROXY header is expected and doesn't arrive in time, or is invalid.
+    async fn client_of(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        peer: SocketAddr,
+    ) -> io::Result<SocketAddr> {
+        if !self.proxy_protocol || !self.proxies.contains(peer.ip()) {
+            return Ok(peer);
+        }
+        let reading = timeout(
+            self.headers_timeout,
+            proxy_header::read_proxy_header(stream),
+        );
+        let client = reading.await.unwrap_or_else(|late| Err(late.into()));
+        let client = client.inspect_err(|error| {
+            let peer = peer.ip().to_string();
+            callboard_message::log::warn!(by: &peer, peer, %error, "closed a connection without a PROXY header");
+        })?;
+        Ok(client.unwrap_or(peer))
+    }
+
+    /// Counts a connection for the address of its client, unless that is a trusted proxy, which has
+    /// connections for many.
+    ///
+    /// # Errors
+    /// Fails if the address has the maximum of connections.
+    fn count(&self, client: IpAddr) -> io::Result<Option<CountedConnection>> {
+        if self.proxies.contains(client) {
+            return Ok(None);
+        }
+        let counted = self.addresses.count(client);
+        counted
+            .map(Some)
+            .ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    }
+
+    /// Prepares a connection without TLS, which isn't counted yet.
+    fn admit(&self, stream: &PacedStream, data: &mut Extensions) {
+        if let Some(client) = self.watch(stream, data) {
+            self.addresses.admit(stream.tcp(), client, data);
+        }
+    }
+
+    /// Starts the idle timer of a connection, and marks it if its client is a trusted proxy. Returns
     /// the address that the connection counts for, if any.
-    fn watch(&self, stream: &TcpStream, data: &mut Extensions) -> Option<IpAddr> {
-        idle_timeout::watch_connection(stream, data, self.idle_max);
-        let peer = stream.peer_addr().ok()?.ip();
-        (!self.proxies.mark(peer, data)).then_some(peer)
+    fn watch(&self, stream: &PacedStream, data: &mut Extensions) -> Option<IpAddr> {
+        idle_timeout::watch_connection(stream.tcp(), data, self.idle_max);
+        let client = stream.client()?.ip();
+        (!self.proxies.mark(client, data)).then_some(client)
     }
 }
 
@@ -231,11 +296,7 @@ pub fn serve(
 ) -> Result<BoundServer, ServeError> {
     let address = listener.local_addr()?;
     let limits = ServerLimits::new(listen);
-    let setup = ConnectionSetup {
-        idle_max: limits.keep_alive + limits.headers_timeout,
-        addresses: listen.address_connections(),
-        proxies: listen.trusted_proxies.clone(),
-    };
+    let setup = ConnectionSetup::new(listen);
     let (failures, budget) = (listen.auth_failures.clone(), listen.buffers.listener());
     let resource = listen.token_resource.clone();
     let app = move || {
@@ -339,6 +400,9 @@ impl Drop for ConcurrencyPermit {
 
 /// Interval at which the credential of an open stream is verified again.
 pub const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum time for which a stream stays open while its credential can't be verified, because an
+/// issuer of tokens doesn't answer. A credential that expires in that time ends it at once.
+pub const CREDENTIAL_OUTAGE_MAX: Duration = Duration::from_secs(30);
 
 /// Message to the client when a stream ends because its credential isn't valid any more.
 pub const CREDENTIAL_ENDED_MESSAGE: &str = "the credential was revoked or has expired";
@@ -347,9 +411,17 @@ pub const CREDENTIAL_ENDED_MESSAGE: &str = "the credential was revoked or has ex
 /// be revoked while the stream is open.
 pub struct CredentialWatch {
     /// Credential to verify again; `None` if the listener requires none.
-    shown: Option<WatchedCredential>,
+    shown: Option<Arc<WatchedCredential>>,
+    /// Principal of the credential; `None` until it could be verified.
+    principal: Option<Principal>,
+    /// Time at which it was last verified.
+    verified: Instant,
     next: Pin<Box<Sleep>>,
+    /// Verification in progress.
+    check: Option<CredentialCheck>,
 }
+
+type CredentialCheck = Pin<Box<dyn Future<Output = Result<Principal, CredentialError>> + Send>>;
 
 /// Credential of a request that isn't in its `Authorization` header, in the format of that header.
 pub(crate) struct OtherCredential(pub(crate) Vec<u8>);
@@ -357,27 +429,31 @@ pub(crate) struct OtherCredential(pub(crate) Vec<u8>);
 struct WatchedCredential {
     access: AccessControl,
     authorization: Option<Vec<u8>>,
+    certificate: Option<ClientCertificate>,
     peer: Option<IpAddr>,
     local: Option<IpAddr>,
-    principal: Option<Principal>,
 }
 
 impl WatchedCredential {
-    fn authenticate(&self) -> Option<Principal> {
-        let Self {
-            authorization,
-            peer,
-            local,
-            ..
-        } = self;
-        // Credentials are bearer tokens here, which are valid through proxies too.
-        let shown = PresentedCredential {
-            peer: *peer,
-            local: *local,
-            authorization: authorization.as_deref(),
+    fn shown(&self) -> PresentedCredential<'_> {
+        PresentedCredential {
+            peer: self.peer,
+            local: self.local,
+            authorization: self.authorization.as_deref(),
+            certificate: self.certificate.as_ref(),
+            // It was accepted before: a token is valid through proxies too, and a certificate counted
+            // only without one.
             is_forwarded: false,
-        };
-        self.access.authenticate(&shown).ok()
+        }
+    }
+
+    fn authenticate(&self) -> Result<Principal, CredentialError> {
+        self.access.authenticate(&self.shown())
+    }
+
+    async fn verify_again(self: Arc<Self>) -> Result<Principal, CredentialError> {
+        self.access.prepare(&self.shown()).await;
+        self.authenticate()
     }
 }
 
@@ -395,6 +471,7 @@ impl CredentialWatch {
             peer: client_address(request),
             local: Some(bound_address(request).ip()),
             authorization,
+            certificate: tls::client_certificate(request),
             is_forwarded: false,
         };
         Self::of_credential(&shown, access)
@@ -404,36 +481,50 @@ impl CredentialWatch {
     /// within a tokio runtime.
     pub fn of_credential(shown: &PresentedCredential<'_>, access: &AccessControl) -> Self {
         let shown = matches!(access, AccessControl::Bearer(_)).then(|| {
-            let shown = WatchedCredential {
+            Arc::new(WatchedCredential {
                 access: access.clone(),
                 authorization: shown.authorization.map(<[u8]>::to_vec),
+                certificate: shown.certificate.cloned(),
                 peer: shown.peer,
                 local: shown.local,
-                principal: None,
-            };
-            WatchedCredential {
-                principal: shown.authenticate(),
-                ..shown
-            }
+            })
         });
         Self {
+            principal: shown.as_ref().and_then(|shown| shown.authenticate().ok()),
             shown,
+            verified: Instant::now(),
             next: Box::pin(sleep(CREDENTIAL_CHECK_INTERVAL)),
+            check: None,
         }
     }
 
-    /// Returns `Ready` once the credential is no longer valid, or belongs to another principal. The
-    /// credential is verified every [`CREDENTIAL_CHECK_INTERVAL`]. Never ready if the listener
-    /// requires no credential.
+    /// Returns `Ready` once the credential is no longer valid, or belongs to another principal, or
+    /// couldn't be verified for [`CREDENTIAL_OUTAGE_MAX`]. It is verified every
+    /// [`CREDENTIAL_CHECK_INTERVAL`]. Never ready if the listener requires no credential.
     pub fn poll_revoked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(shown) = &self.shown else {
             return Poll::Pending;
         };
         loop {
-            ready!(self.next.as_mut().poll(cx));
-            let now = shown.authenticate();
-            if now.is_none() || now != shown.principal {
-                return Poll::Ready(());
+            let Some(check) = &mut self.check else {
+                ready!(self.next.as_mut().poll(cx));
+                let (shown, latest) = (shown.clone(), self.verified + CREDENTIAL_OUTAGE_MAX);
+                self.check = Some(Box::pin(async move {
+                    let checked = timeout_at(latest, shown.verify_again()).await;
+                    checked.unwrap_or(Err(CredentialError::Unavailable))
+                }));
+                continue;
+            };
+            let checked = ready!(check.as_mut().poll(cx));
+            self.check = None;
+            match checked {
+                // The answer of an issuer may have become too old since the request was accepted.
+                Ok(now) if *self.principal.get_or_insert_with(|| now.clone()) == now => {
+                    self.verified = Instant::now();
+                }
+                Err(CredentialError::Unavailable)
+                    if self.verified.elapsed() < CREDENTIAL_OUTAGE_MAX => {}
+                Ok(_) | Err(_) => return Poll::Ready(()),
             }
             self.next
                 .as_mut()
@@ -481,5 +572,70 @@ impl HeartbeatMonitor {
     /// Returns whether the peer has sent nothing since three pings.
     pub fn is_dead(&self) -> bool {
         self.silent > Self::MISSED_HEARTBEATS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::BearerVerifier;
+
+    /// Verifier whose result is set.
+    struct SetResult(Arc<Mutex<Result<Principal, CredentialError>>>);
+
+    impl BearerVerifier for SetResult {
+        fn verify(&self, _: &[u8]) -> Option<Result<Principal, CredentialError>> {
+            Some(self.0.lock().clone())
+        }
+    }
+
+    /// Goal: a watched credential ends when it is wrong or another principal's; while it can't be
+    /// verified, after the time for that, counted from its latest verification. Method: the times of the
+    /// end for each, in paused time.
+    #[tokio::test(start_paused = true)]
+    async fn ends_of_watched_credentials() {
+        let (first, other) = (Ok(Principal::agent("a")), Ok(Principal::agent("b")));
+        let unavailable = Err(CredentialError::Unavailable);
+        let shown = PresentedCredential {
+            peer: None,
+            local: None,
+            authorization: Some(b"Bearer x"),
+            certificate: None,
+            is_forwarded: false,
+        };
+        let outage = CREDENTIAL_OUTAGE_MAX;
+        for (opened_with, then, ends_after) in [
+            (
+                &first,
+                Err(CredentialError::Wrong),
+                CREDENTIAL_CHECK_INTERVAL,
+            ),
+            (&first, other.clone(), CREDENTIAL_CHECK_INTERVAL),
+            (&first, unavailable.clone(), outage),
+            (&unavailable, unavailable.clone(), outage),
+        ] {
+            let result = Arc::new(Mutex::new(opened_with.clone()));
+            let verifier = Box::new(SetResult(result.clone()));
+            let access = AccessControl::with_verifiers(vec![verifier]);
+            let mut watch = CredentialWatch::of_credential(&shown, &access);
+            *result.lock() = then.clone();
+            let began = Instant::now();
+            watch.wait_revoked().await;
+            let late = began.elapsed() - ends_after;
+            assert!(late < CREDENTIAL_CHECK_INTERVAL, "{opened_with:?} {then:?}");
+        }
+        let result = Arc::new(Mutex::new(unavailable.clone()));
+        let verifier = Box::new(SetResult(result.clone()));
+        let access = AccessControl::with_verifiers(vec![verifier]);
+        let mut watch = CredentialWatch::of_credential(&shown, &access);
+        for now in [&first, &unavailable, &first, &unavailable, &first] {
+            *result.lock() = now.clone();
+            let held = timeout(outage * 9 / 10, watch.wait_revoked()).await;
+            assert!(held.is_err(), "{now:?}");
+        }
+        *result.lock() = other;
+        watch.wait_revoked().await;
     }
 }

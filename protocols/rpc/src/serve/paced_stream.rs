@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -48,6 +49,8 @@ impl RefusalMark {
 /// TCP connection whose reads pause after [`READ_TURN_BYTES_MAX`].
 pub(super) struct PacedStream {
     tcp: TcpStream,
+    /// Address of the client; `None` if the connection is gone already.
+    client: Option<SocketAddr>,
     /// Number of bytes that were read in this turn.
     read: usize,
     refused: RefusalMark,
@@ -58,6 +61,7 @@ pub(super) struct PacedStream {
 impl PacedStream {
     pub fn new(tcp: TcpStream) -> Self {
         Self {
+            client: tcp.peer_addr().ok(),
             tcp,
             read: 0,
             refused: RefusalMark::default(),
@@ -80,6 +84,16 @@ impl PacedStream {
         let turn = (last + DISCARD_INTERVAL).min(now + DISCARD_WAIT_MAX);
         LAST_DISCARD.set(Some(turn));
         self.pause = Some(Box::pin(sleep_until(turn)));
+    }
+
+    /// Returns the address of the client: the peer's, or the one that was set.
+    pub fn client(&self) -> Option<SocketAddr> {
+        self.client
+    }
+
+    /// Sets the address of the client, for whom the peer is a proxy.
+    pub fn set_client(&mut self, client: SocketAddr) {
+        self.client = Some(client);
     }
 
     pub fn tcp(&self) -> &TcpStream {

@@ -5,21 +5,23 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::{ServerConfig, ServerConnection};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::address_limit::{AddressConnections, CountedConnection};
-use super::paced_stream::PacedStream;
 use super::{ConcurrencyPermit, ConnectionSetup};
-use crate::{ReloadingServerConfig, TLS_FILE_POLL_INTERVAL, TlsFileError, TlsFiles};
+use crate::{
+    ClientCertificate, ReloadingServerConfig, TLS_FILE_POLL_INTERVAL, TlsFileError, TlsFiles,
+};
 
 /// Default time within which a client must complete the TLS handshake. Then its connection is
 /// closed.
@@ -30,6 +32,10 @@ pub const HANDSHAKES_MAX_DEFAULT: usize = 256;
 /// Maximum number of bytes that a TLS connection holds encrypted for a client that doesn't read.
 /// Beyond it, the response waits.
 pub const TLS_WRITE_BUFFER_BYTES_MAX: usize = 16 * 1024;
+/// Name of HTTP/1.1 in the handshake (ALPN).
+pub(super) const HTTP_1_1: &[u8] = b"http/1.1";
+/// Name of HTTP/2 in the handshake (ALPN).
+pub(super) const HTTP_2: &[u8] = b"h2";
 /// Maximum number of bytes that are read of a connection after its handshake has failed.
 const REFUSED_BYTES_MAX: u64 = 64 * 1024;
 /// Time that a client has to close its side after the server has closed its own.
@@ -39,7 +45,7 @@ pub(super) const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// certificate, which is read again when its files change.
 #[derive(Clone)]
 pub struct ListenerTls {
-    config: Arc<ReloadingServerConfig>,
+    source: CertificateSource,
     handshake_timeout: Duration,
     handshakes_max: usize,
 }
@@ -64,7 +70,27 @@ impl ListenerTls {
         poll_interval: Duration,
     ) -> Result<Self, TlsFileError> {
         Ok(Self {
-            config: Arc::new(ReloadingServerConfig::open(files, poll_interval)?),
+            source: CertificateSource::Files(Arc::new(ReloadingServerConfig::open(
+                files,
+                poll_interval,
+            )?)),
+            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
+            handshakes_max: HANDSHAKES_MAX_DEFAULT,
+        })
+    }
+
+    /// Takes the certificate with these settings from `registry`, with the default limits. Must be called
+    /// within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`TlsFileError`] if the folder can't be created, or the file of authorities can't be used.
+    #[cfg(feature = "acme")]
+    pub fn open_acme(
+        settings: &crate::AcmeSettings,
+        registry: &crate::AcmeRegistry,
+    ) -> Result<Self, TlsFileError> {
+        Ok(Self {
+            source: CertificateSource::Acme(registry.certificate(settings)?),
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             handshakes_max: HANDSHAKES_MAX_DEFAULT,
         })
@@ -83,6 +109,42 @@ impl ListenerTls {
     }
 }
 
+/// Origin of a listener's certificate.
+#[derive(Clone)]
+enum CertificateSource {
+    Files(Arc<ReloadingServerConfig>),
+    #[cfg(feature = "acme")]
+    Acme(Arc<crate::tls::AcmeCertificate>),
+}
+
+impl CertificateSource {
+    /// Returns the current configuration of a listener that speaks this protocol.
+    fn config(&self, protocol: &[u8]) -> ServerConfig {
+        let (current, other) = match self {
+            Self::Files(files) => (files.current(), None),
+            #[cfg(feature = "acme")]
+            Self::Acme(certificate) => (certificate.config.clone(), Some(crate::tls::ACME_TLS_1)),
+        };
+        let mut config = ServerConfig::clone(&current);
+        let protocols = std::iter::once(protocol).chain(other);
+        config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
+        config
+    }
+
+    /// Returns the certificate that the client of a connection has shown; `None` if the listener
+    /// demands none.
+    fn client_certificate(&self, session: &ServerConnection) -> Option<ClientCertificate> {
+        match self {
+            Self::Files(files) => {
+                let shown = session.peer_certificates()?;
+                Some(ClientCertificate::new(shown.to_vec(), files.clone()))
+            }
+            #[cfg(feature = "acme")]
+            Self::Acme(_) => None,
+        }
+    }
+}
+
 impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListenerTls")
@@ -92,15 +154,10 @@ impl fmt::Debug for ListenerTls {
     }
 }
 
-/// Certificate that a client has shown, in DER, as connection data. The listener's `client_ca` has
-/// verified it.
-pub(super) struct ShownCertificate(Vec<u8>);
-
-/// Returns the certificate that the client of a request has shown and the listener has verified, in
-/// DER. `None` without TLS, or at a listener that demands none.
-pub fn client_certificate(request: &HttpRequest) -> Option<&[u8]> {
-    let shown = request.conn_data::<ShownCertificate>()?;
-    Some(&shown.0)
+/// Returns the certificate that the client of a request has shown. `None` without TLS, or at a listener
+/// that demands none.
+pub fn client_certificate(request: &HttpRequest) -> Option<&ClientCertificate> {
+    request.conn_data::<ClientCertificate>()
 }
 
 /// Performer of the handshakes of a listener.
@@ -109,51 +166,46 @@ pub(super) struct Handshaker {
     tls: ListenerTls,
     setup: ConnectionSetup,
     handshakes: HandshakeLimit,
+    /// The only protocol that is offered, by its name in the handshake.
+    protocol: &'static [u8],
 }
 
 /// Connection whose handshake is complete.
-pub(super) struct SecuredStream {
-    pub stream: TlsStream<PacedStream>,
+pub(super) struct SecuredStream<S> {
+    pub stream: TlsStream<S>,
     /// Counts the connection for its address; `None` for those of trusted proxies.
-    _counted: Option<CountedConnection>,
-}
-
-impl SecuredStream {
-    /// Returns the certificate that the client has shown, as connection data.
-    pub fn shown_certificate(&self) -> Option<ShownCertificate> {
-        let (_, session) = self.stream.get_ref();
-        let shown = session.peer_certificates()?.first()?;
-        Some(ShownCertificate(shown.to_vec()))
-    }
+    pub counted: Option<CountedConnection>,
+    /// Certificate of the client; `None` if the listener demands none.
+    pub certificate: Option<ClientCertificate>,
 }
 
 impl Handshaker {
-    pub fn new(tls: &ListenerTls, setup: &ConnectionSetup) -> Self {
+    pub fn new(tls: &ListenerTls, setup: &ConnectionSetup, protocol: &'static [u8]) -> Self {
         Self {
             tls: tls.clone(),
             setup: setup.clone(),
             handshakes: HandshakeLimit::new(tls.handshakes_max),
+            protocol,
         }
     }
 
-    /// Counts a connection for its address, and performs the handshake within its limits. The
+    /// Counts a connection for its client, and performs the handshake within its limits. The
     /// connection is closed if that fails. (A response can't be sent without TLS.)
-    pub async fn accept(
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        stream: PacedStream,
-        peer: Option<SocketAddr>,
-    ) -> io::Result<SecuredStream> {
-        let peer = peer.map(|peer| peer.ip());
-        // Trusted proxies have connections for many clients.
-        let limited = peer.filter(|peer| !self.setup.proxies.contains(*peer));
-        let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
-        let counted = limited
-            .map(|peer| self.setup.addresses.count(peer).ok_or(()))
-            .transpose()
-            .map_err(refused)?;
-        let running = self.handshakes.begin(limited).ok_or(()).map_err(refused)?;
-        let acceptor = TlsAcceptor::from(self.tls.config.current());
-        let handshake = acceptor.accept(stream).into_fallible();
+        stream: S,
+        client: Option<IpAddr>,
+    ) -> io::Result<SecuredStream<S>> {
+        let counted = client.map(|client| self.setup.count(client)).transpose()?;
+        let limited = client.filter(|client| !self.setup.proxies.contains(*client));
+        let running = self
+            .handshakes
+            .begin(limited)
+            .ok_or(io::ErrorKind::ConnectionRefused)?;
+        let config = self.tls.source.config(self.protocol);
+        let handshake = TlsAcceptor::from(Arc::new(config))
+            .accept(stream)
+            .into_fallible();
         let handshake = match timeout(self.tls.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err((error, stream))) => {
@@ -164,14 +216,23 @@ impl Handshaker {
         };
         drop(running);
         let mut stream = handshake.inspect_err(|error| {
-            let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
+            let peer = client.map(|client| client.to_string()).unwrap_or_default();
             callboard_message::log::info!(by: &peer, peer, %error, "a TLS handshake failed");
         })?;
         let (_, session) = stream.get_mut();
+        if session
+            .alpn_protocol()
+            .is_some_and(|name| name != self.protocol)
+        {
+            // The check of a domain by an ACME authority ends with the handshake.
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         session.set_buffer_limit(Some(TLS_WRITE_BUFFER_BYTES_MAX));
+        let certificate = self.tls.source.client_certificate(session);
         Ok(SecuredStream {
             stream,
-            _counted: counted,
+            counted: counted.flatten(),
+            certificate,
         })
     }
 }
@@ -179,7 +240,7 @@ impl Handshaker {
 /// Closes a connection whose handshake has failed, after the client has closed its side or
 /// [`DISCONNECT_TIMEOUT`]. With unread data, an immediate close would reset the connection, and the
 /// client might not read the reason (RFC 8446, section 6).
-async fn close_refused(mut stream: PacedStream) {
+async fn close_refused(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let read_rest = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(REFUSED_BYTES_MAX), &mut tokio::io::sink()).await

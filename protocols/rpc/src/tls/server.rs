@@ -4,23 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 
+use super::client_certificate::ClientAuthorities;
 use super::files::{
     TlsFileError, pair_error, read_authorities, read_certificates, read_private_key,
 };
 use crate::file_version::FileVersion;
 
-/// Interval at which a listener checks its certificate files for changes, when a client connects.
+/// Interval at which a listener checks its certificate files for changes, when a client connects or
+/// its certificate is verified again.
 pub const TLS_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of TLS sessions that a listener remembers, so that clients can resume them. Beyond
 /// it, the oldest is forgotten, and its client makes a full handshake.
 pub const TLS_SESSIONS_MAX: usize = 256;
-/// The only protocol that listeners offer (ALPN).
-const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// Certificate files of a listener, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,25 +43,28 @@ impl TlsFiles {
         self.load().map(drop)
     }
 
-    fn load(&self) -> Result<Arc<ServerConfig>, TlsFileError> {
+    fn load(&self) -> Result<ServerSettings, TlsFileError> {
         let refused = |error: &rustls::Error| pair_error(&self.certificate, &self.key, error);
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(&error))?;
-        let builder = match &self.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(file) => {
+        let client_verifier = self
+            .client_ca
+            .as_ref()
+            .map(|file| {
                 let authorities = read_authorities(file)?;
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(authorities, provider).build();
-                builder.with_client_cert_verifier(verifier.map_err(|error| {
-                    TlsFileError::Unusable {
-                        path: file.clone(),
-                        why: error.to_string(),
-                    }
-                })?)
-            }
+                verifier.map_err(|error| TlsFileError::Unusable {
+                    path: file.clone(),
+                    why: error.to_string(),
+                })
+            })
+            .transpose()?;
+        let builder = match &client_verifier {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         };
         let (chain, key) = (
             read_certificates(&self.certificate)?,
@@ -69,15 +73,17 @@ impl TlsFiles {
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(|error| refused(&error))?;
-        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
-        if self.client_ca.is_some() {
+        if client_verifier.is_some() {
             // A resumed session isn't verified again, so that a certificate would outlive its expiry.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         } else {
             config.session_storage = ServerSessionMemoryCache::new(TLS_SESSIONS_MAX);
         }
-        Ok(Arc::new(config))
+        Ok(ServerSettings {
+            config: Arc::new(config),
+            client_verifier,
+        })
     }
 
     fn versions(&self) -> [Option<FileVersion>; 3] {
@@ -85,6 +91,13 @@ impl TlsFiles {
         [Some(&*self.certificate), Some(&*self.key), client_ca]
             .map(|file: Option<&Path>| file.and_then(FileVersion::of))
     }
+}
+
+/// Settings that are made from the files of a listener.
+struct ServerSettings {
+    config: Arc<ServerConfig>,
+    /// Verifier of client certificates; `None` if the listener demands none.
+    client_verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 /// TLS configuration of a listener, which follows changes of its files. While the files can't be
@@ -96,7 +109,7 @@ pub(crate) struct ReloadingServerConfig {
 }
 
 struct LoadedConfig {
-    config: Arc<ServerConfig>,
+    settings: ServerSettings,
     versions: [Option<FileVersion>; 3],
     looked: Instant,
 }
@@ -110,7 +123,7 @@ impl ReloadingServerConfig {
         // Taken before the files are read, so that a change in between is detected later.
         let versions = files.versions();
         let loaded = Mutex::new(LoadedConfig {
-            config: files.load()?,
+            settings: files.load()?,
             versions,
             looked: Instant::now(),
         });
@@ -123,13 +136,18 @@ impl ReloadingServerConfig {
 
     /// Returns the configuration of the current files, which are read again if they have changed.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        self.refresh().settings.config.clone()
+    }
+
+    /// Reads the files again if they have changed.
+    fn refresh(&self) -> MutexGuard<'_, LoadedConfig> {
         let mut loaded = self.loaded.lock();
         if loaded.looked.elapsed() >= self.poll_interval {
             let versions = self.files.versions();
             if versions != loaded.versions {
                 match self.files.load() {
-                    Ok(config) => {
-                        loaded.config = config;
+                    Ok(settings) => {
+                        loaded.settings = settings;
                         callboard_message::log::info!(certificate = %self.files.certificate.display(), "read the changed certificate");
                     }
                     Err(error) => {
@@ -141,6 +159,12 @@ impl ReloadingServerConfig {
             }
             loaded.looked = Instant::now();
         }
-        loaded.config.clone()
+        loaded
+    }
+}
+
+impl ClientAuthorities for ReloadingServerConfig {
+    fn current_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        self.refresh().settings.client_verifier.clone()
     }
 }

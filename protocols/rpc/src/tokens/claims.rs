@@ -2,7 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::{Principal, PrincipalKind, RawObject};
+use callboard_message::{
+    PATIENT_SCOPE_PREFIX, Principal, PrincipalKind, RawObject, TENANT_SCOPE_PREFIX,
+};
 use serde::Deserialize;
 
 use super::jwk::JwsAlgorithm;
@@ -18,11 +20,15 @@ pub const TOKEN_PRINCIPAL_BYTES_MAX: usize = 128;
 pub const TOKEN_CLOCK_LEEWAY_S: u32 = 60;
 /// Prefix of the scope that a role becomes. A token's own scopes with it are ignored.
 pub const ROLE_SCOPE_PREFIX: &str = "role:";
-/// Prefix of the scope that a tenant becomes. A token's own scopes with it are ignored.
-pub const TENANT_SCOPE_PREFIX: &str = "tenant:";
+/// Prefixes of scopes that a token can't have by its own scopes: those that its claims become.
+const RESERVED_SCOPE_PREFIXES: [&str; 3] =
+    [ROLE_SCOPE_PREFIX, TENANT_SCOPE_PREFIX, PATIENT_SCOPE_PREFIX];
 
 /// Accepted types of a token (`typ`). A token without a type is accepted too.
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
+
+/// Types (claim `typ`) of tokens that Keycloak introspects besides access tokens.
+const OTHER_TYPES: [&str; 3] = ["Refresh", "Offline", "ID"];
 
 /// Reason why a token is refused. Contains nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +55,10 @@ pub(super) enum TokenError {
     Scope,
     #[error("the keys of its issuer could not be fetched")]
     Unavailable,
+    #[error("its issuer says that it isn't active")]
+    Inactive,
+    #[error("its issuer could not be asked about it, or too many tokens are asked about")]
+    NotIntrospected,
 }
 
 /// Claims by which a token's holder is known. A name is that of a claim, or a path of names joined
@@ -63,6 +73,10 @@ pub struct ClaimNames {
     /// Claim with a role or a list of roles, each of which becomes a scope with
     /// [`ROLE_SCOPE_PREFIX`]. A token may lack it. `None` for no roles.
     pub roles: Option<String>,
+    /// Claim with the only patient whose data the scopes for one patient open, which becomes a scope
+    /// with [`PATIENT_SCOPE_PREFIX`]. A token may lack it. Default: `patient`, as in the launch
+    /// context of SMART on FHIR.
+    pub patient: String,
 }
 
 impl Default for ClaimNames {
@@ -71,6 +85,7 @@ impl Default for ClaimNames {
             principal: "sub".to_owned(),
             tenant: None,
             roles: None,
+            patient: "patient".to_owned(),
         }
     }
 }
@@ -97,6 +112,14 @@ enum OneOrMany {
 /// Whether a bearer token has the three parts of a signed token.
 pub(super) fn is_signed_token(token: &[u8]) -> bool {
     token.iter().filter(|byte| **byte == b'.').count() == 2
+}
+
+/// Whether a bearer token claims to be a signed token: it has three parts, and the first is a header.
+pub(super) fn has_header(token: &[u8]) -> bool {
+    let header = token.split(|byte| *byte == b'.').next();
+    let header = header.and_then(|header| decode_part(header).ok());
+    let is_header = |text: Vec<u8>| serde_json::from_slice::<RawObject>(&text).is_ok();
+    is_signed_token(token) && header.is_some_and(is_header)
 }
 
 impl<'a> UnverifiedToken<'a> {
@@ -189,6 +212,32 @@ pub(super) fn check_audience(claims: &RawObject, audiences: &[String]) -> Result
     }
 }
 
+/// Checks that an introspected token is an access token that is sent as a bearer token, if that is told:
+/// endpoints tell of refresh tokens and ID tokens too.
+pub(super) fn check_use(claims: &RawObject) -> Result<(), TokenError> {
+    let is_one_of = |name: &str, known: &[&str]| match claims.get(name) {
+        None => Ok(None),
+        Some(_) => {
+            let told = claims.text(name).ok_or(TokenError::Type)?;
+            let mut known = known.iter();
+            Ok(Some(known.any(|known| told.eq_ignore_ascii_case(known))))
+        }
+    };
+    let is_right = is_one_of("token_type", &["Bearer"])?.unwrap_or(true)
+        && is_one_of("token_use", &["access_token", "access"])?.unwrap_or(true)
+        && !is_one_of("typ", &OTHER_TYPES)?.unwrap_or(false);
+    is_right.then_some(()).ok_or(TokenError::Type)
+}
+
+/// Checks that whoever has a token may use it: that it isn't bound to a key or certificate of its client
+/// (RFC 7800, RFC 8705, RFC 9449), which a bearer doesn't prove to have.
+pub(super) fn check_unbound(claims: &RawObject) -> Result<(), TokenError> {
+    match claims.has("cnf") {
+        true => Err(TokenError::Type),
+        false => Ok(()),
+    }
+}
+
 /// Returns the principal of a token: `ISSUER.ID`, with its scopes, roles and tenant. `issuer` is the
 /// short name of the issuer, in which no `.` is, so that issuers can't name each other's principals.
 pub(super) fn principal_of(
@@ -203,11 +252,11 @@ pub(super) fn principal_of(
     }
     let mut scopes = token_scopes(claims)?;
     if let Some(name) = &names.tenant {
-        let scope = format!("{TENANT_SCOPE_PREFIX}{}", text_claim(claims, name)?);
-        if !is_valid_scope(&scope) || scope.len() == TENANT_SCOPE_PREFIX.len() {
-            return Err(TokenError::Claim);
-        }
-        scopes.push(scope);
+        scopes.push(claim_scope(TENANT_SCOPE_PREFIX, claims, name)?);
+    }
+    if is_told(claims, &names.patient) {
+        // A token whose patient can't be read would otherwise not be limited to one.
+        scopes.push(claim_scope(PATIENT_SCOPE_PREFIX, claims, &names.patient)?);
     }
     if let Some(name) = &names.roles {
         let roles = match find_claim(claims, name) {
@@ -247,7 +296,11 @@ fn token_scopes(claims: &RawObject) -> Result<Vec<String>, TokenError> {
             if !is_valid_scope(&scope) {
                 return Err(TokenError::Claim);
             }
-            let is_reserved = [ROLE_SCOPE_PREFIX, TENANT_SCOPE_PREFIX]
+            if scope.starts_with(PATIENT_SCOPE_PREFIX) {
+                // To ignore it would widen what the token opens.
+                return Err(TokenError::Claim);
+            }
+            let is_reserved = RESERVED_SCOPE_PREFIXES
                 .iter()
                 .any(|prefix| scope.starts_with(prefix));
             if !is_reserved && !scopes.contains(&scope) {
@@ -265,6 +318,29 @@ fn find_claim(claims: &RawObject, name: &str) -> Option<String> {
     }
     let (first, rest) = name.split_once('.')?;
     find_claim(&claims.object(first)?, rest)
+}
+
+/// Returns whether a token has a claim by its name, or anything at the path that the name may be. `null`
+/// counts as nothing.
+fn is_told(claims: &RawObject, name: &str) -> bool {
+    let is_null = |name: &str| claims.get(name).is_none_or(|value| value.get() == "null");
+    if !is_null(name) {
+        return true;
+    }
+    name.split_once('.')
+        .is_some_and(|(first, rest)| match claims.object(first) {
+            Some(object) => is_told(&object, rest),
+            None => !is_null(first),
+        })
+}
+
+/// Returns the scope that a claim with a text becomes.
+fn claim_scope(prefix: &str, claims: &RawObject, name: &str) -> Result<String, TokenError> {
+    let scope = format!("{prefix}{}", text_claim(claims, name)?);
+    match is_valid_scope(&scope) && scope.len() > prefix.len() {
+        true => Ok(scope),
+        false => Err(TokenError::Claim),
+    }
 }
 
 fn text_claim(claims: &RawObject, name: &str) -> Result<String, TokenError> {
@@ -340,6 +416,49 @@ mod tests {
         }
     }
 
+    /// Goal: only what claims to be a signed token is taken for one. Method: rows.
+    #[test]
+    fn headers() {
+        for (token, is_signed) in [
+            ("eyJhbGciOiJFUzI1NiJ9.e30.c2ln", true),
+            ("eyJhbGciOiJFUzI1NiJ9.!.", true),
+            ("e30..", true),
+            ("eyJhbGciOiJFUzI1NiJ9.e30", false),
+            ("eyJhbGciOiJFUzI1NiJ9.e30.c2ln.c2ln.c2ln", false),
+            ("v4.local.c2ln", false),
+            ("W10.e30.c2ln", false),
+            ("..", false),
+            ("opaque", false),
+        ] {
+            assert_eq!(has_header(token.as_bytes()), is_signed, "{token}");
+        }
+    }
+
+    /// Goal: an introspected token that isn't for access, or not for whoever has it, is refused.
+    /// Method: rows of what endpoints tell.
+    #[test]
+    fn uses() {
+        for (told, is_access) in [
+            (json!({}), true),
+            (json!({ "token_type": "Bearer", "typ": "Bearer" }), true),
+            (json!({ "token_type": "bearer" }), true),
+            (json!({ "token_use": "access_token" }), true),
+            (json!({ "typ": "at+jwt" }), true),
+            (json!({ "token_type": "DPoP" }), false),
+            (json!({ "token_type": "Refresh" }), false),
+            (
+                json!({ "token_use": "refresh_token", "token_type": "Bearer" }),
+                false,
+            ),
+            (json!({ "typ": "Refresh" }), false),
+            (json!({ "typ": "ID" }), false),
+            (json!({ "token_type": ["DPoP"] }), false),
+            (json!({ "token_use": null }), false),
+        ] {
+            assert_eq!(check_use(&claims(&told)).is_ok(), is_access, "{told}");
+        }
+    }
+
     /// Goal: an audience is a text or a list of texts, compared exactly. Method: rows.
     #[test]
     fn audiences() {
@@ -368,6 +487,7 @@ mod tests {
             principal: "sub".into(),
             tenant: Some("org".into()),
             roles: Some("realm_access.roles".into()),
+            ..ClaimNames::default()
         };
         let of = |value: Value| principal_of(&claims(&value), "corp", &names);
         let full = of(json!({
@@ -404,6 +524,61 @@ mod tests {
             scopes(KEY_SCOPES_MAX),
         ] {
             assert_eq!(of(wrong.clone()), Err(TokenError::Claim), "{wrong}");
+        }
+    }
+
+    /// Goal: the patient of a token is what its claim says, byte by byte; a token can't name one by a
+    /// scope; and a claim that can't be read refuses the token, which would otherwise be limited to
+    /// nobody. Method: rows, with the default name of the claim and another.
+    #[test]
+    fn patients_of_tokens() {
+        let of = |names: &ClaimNames, value: Value| {
+            principal_of(&claims(&value), "corp", names).map(|principal| principal.scopes)
+        };
+        let default = ClaimNames::default();
+        for (value, scopes) in [
+            (json!({ "patient": "PT1" }), Ok(vec!["patient:PT1"])),
+            (json!({ "patient": "pt1" }), Ok(vec!["patient:pt1"])),
+            (
+                json!({ "patient": "PT1", "scope": "a patient/hmcp:read" }),
+                Ok(vec!["a", "patient/hmcp:read", "patient:PT1"]),
+            ),
+            (json!({ "scope": "patient:PT2" }), Err(TokenError::Claim)),
+            (json!({ "Patient": "PT1" }), Ok(vec![])),
+            (json!({ "patient": "" }), Err(TokenError::Claim)),
+            (json!({ "patient": null }), Ok(vec![])),
+            (json!({ "patient": ["PT1"] }), Err(TokenError::Claim)),
+            (json!({ "patient": ["PT1", "PT2"] }), Err(TokenError::Claim)),
+            (
+                json!({ "patient": { "id": "PT1" } }),
+                Err(TokenError::Claim),
+            ),
+            (json!({ "patient": "PT1 PT2" }), Err(TokenError::Claim)),
+            (json!({ "patient": "PT１" }), Err(TokenError::Claim)),
+            (json!({ "patient": "PT1\u{301}" }), Err(TokenError::Claim)),
+            (
+                json!({ "patient": "P".repeat(crate::KEY_SCOPE_BYTES_MAX) }),
+                Err(TokenError::Claim),
+            ),
+        ] {
+            let mut value = value;
+            value["sub"] = "a".into();
+            let scopes = scopes.map(|scopes| scopes.into_iter().map(str::to_owned).collect());
+            assert_eq!(of(&default, value.clone()), scopes, "{value}");
+        }
+        let named = ClaimNames {
+            patient: "ctx.person".to_owned(),
+            ..default
+        };
+        let value = json!({ "sub": "a", "ctx": { "person": "PT1" }, "patient": 7 });
+        assert_eq!(of(&named, value).unwrap(), ["patient:PT1"]);
+        for unreadable in [json!("PT1"), json!(["PT1"]), json!({ "person": ["PT1"] })] {
+            let value = json!({ "sub": "a", "ctx": unreadable });
+            assert_eq!(of(&named, value), Err(TokenError::Claim));
+        }
+        for absent in [json!({}), json!(null), json!({ "person": null })] {
+            let value = json!({ "sub": "a", "ctx": absent });
+            assert_eq!(of(&named, value).unwrap(), [""; 0]);
         }
     }
 }

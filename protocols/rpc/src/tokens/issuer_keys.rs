@@ -9,16 +9,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use reqwest::Client;
-use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Request};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use url::Url;
 
+use super::issuer_http::{IssuerHttp, IssuerRequestError};
 use super::jwk::{ISSUER_DOCUMENT_BYTES_MAX, JwkSet, JwsAlgorithm, parse_document};
-use crate::egress::{EgressError, EgressPolicy, IpNetwork, is_loopback_host};
-use crate::{CertificateFault, ClientTls, TlsFileError};
+use crate::egress::IpNetwork;
 
 /// Place of an issuer's keys.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,19 +73,9 @@ impl Default for IssuerKeyTimes {
 #[derive(Debug, thiserror::Error)]
 enum KeyFetchError {
     #[error(transparent)]
-    Egress(#[from] EgressError),
-    #[error(transparent)]
-    Certificate(#[from] CertificateFault),
-    #[error("the authorities of its certificate: {0}")]
-    Authorities(#[from] TlsFileError),
-    #[error("the server could not be reached, or did not answer in time")]
-    Unreachable,
-    #[error("the server answered with status {0}, expected 200")]
-    Status(u16),
+    Request(#[from] IssuerRequestError),
     #[error("the file could not be read: {0}")]
     File(std::io::ErrorKind),
-    #[error("the document has more than {ISSUER_DOCUMENT_BYTES_MAX} bytes")]
-    TooLarge,
     #[error(
         "the metadata are not those of this issuer: `issuer` must be exactly the configured one"
     )]
@@ -101,12 +90,8 @@ enum KeyFetchError {
 #[derive(Debug)]
 pub(super) struct IssuerKeys {
     source: KeySource,
-    #[debug(skip)]
-    networks: Vec<IpNetwork>,
-    #[debug(skip)]
-    egress: EgressPolicy,
-    /// File with the authorities of the server's certificate. It is read at each fetch.
-    ca: Option<PathBuf>,
+    /// Its authorities are read at each fetch.
+    http: IssuerHttp,
     times: IssuerKeyTimes,
     #[debug(skip)]
     cached: Mutex<CachedKeys>,
@@ -143,19 +128,9 @@ impl IssuerKeys {
             KeySource::Url(url) => Some(url.clone()),
             KeySource::File(_) => None,
         };
-        let mut egress = EgressPolicy::public_internet().https_only();
-        // An issuer on this machine was configured as such.
-        if named.as_ref().is_some_and(is_loopback_host) {
-            egress = egress.with_loopback();
-        }
-        let egress = networks
-            .iter()
-            .fold(egress, |egress, network| egress.with_network(*network));
         Self {
             source,
-            networks: networks.to_vec(),
-            egress,
-            ca: ca.map(Path::to_owned),
+            http: IssuerHttp::new(named.as_ref(), networks, ca),
             times,
             cached: Mutex::default(),
             fetches: watch::Sender::new(0),
@@ -209,7 +184,7 @@ impl IssuerKeys {
         runtime.spawn(async move {
             let this = &running.0;
             let fetched = timeout(this.times.fetch_timeout, this.fetch()).await;
-            match fetched.unwrap_or(Err(KeyFetchError::Unreachable)) {
+            match fetched.unwrap_or(Err(IssuerRequestError::Unreachable.into())) {
                 Ok(keys) => this.set_keys(keys),
                 Err(error) => {
                     let source = format!("{:?}", this.source);
@@ -235,9 +210,9 @@ impl IssuerKeys {
     async fn fetch(&self) -> Result<JwkSet, KeyFetchError> {
         let text = match &self.source {
             KeySource::File(path) => read_file(path)?,
-            KeySource::Url(url) => self.get(&self.http_client()?, url).await?,
+            KeySource::Url(url) => self.get(&self.http.client()?, url).await?,
             KeySource::Metadata(issuer) => {
-                let client = self.http_client()?;
+                let client = self.http.client()?;
                 let url = self.discover_key_set(&client, issuer).await?;
                 self.get(&client, &url).await?
             }
@@ -245,29 +220,18 @@ impl IssuerKeys {
         JwkSet::parse(&text).ok_or(KeyFetchError::Damaged)
     }
 
-    fn http_client(&self) -> Result<Client, KeyFetchError> {
-        let tls = match &self.ca {
-            Some(file) => ClientTls::default().with_ca(file)?,
-            None => ClientTls::default(),
-        };
-        let config = tls.config().map_err(|_| KeyFetchError::Unreachable)?;
-        let builder = self.egress.http_client_builder().redirect(Policy::none());
-        let built = builder.use_preconfigured_tls(config).build();
-        built.map_err(|_| KeyFetchError::Unreachable)
-    }
-
     /// Returns the URL of the key set that the metadata of the issuer name.
     async fn discover_key_set(&self, client: &Client, issuer: &str) -> Result<Url, KeyFetchError> {
-        let base = self.egress.parse_url(issuer)?;
+        let base = self.http.parse_url(issuer)?;
         let mut failure = KeyFetchError::NoKeySet;
         for url in metadata_urls(&base) {
             let text = match self.get(client, &url).await {
                 Ok(text) => text,
-                Err(error @ KeyFetchError::Status(_)) => {
-                    failure = error;
+                Err(error @ IssuerRequestError::Status(_)) => {
+                    failure = error.into();
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             // It may be a page that the server returns for all paths.
             let Some(metadata) = parse_document(&text) else {
@@ -279,32 +243,16 @@ impl IssuerKeys {
                 return Err(KeyFetchError::OtherIssuer);
             }
             let url = metadata.text("jwks_uri").ok_or(KeyFetchError::NoKeySet)?;
-            return Ok(self.egress.parse_url(&url)?);
+            return Ok(self.http.parse_url(&url)?);
         }
         Err(failure)
     }
 
-    async fn get(&self, client: &Client, url: &Url) -> Result<Vec<u8>, KeyFetchError> {
-        self.egress.check_url(url)?;
-        let failed = |error: reqwest::Error| {
-            if let Some(egress) = EgressError::find_in_causes(&error) {
-                return KeyFetchError::Egress(egress);
-            }
-            CertificateFault::find_in_causes(&error)
-                .map_or(KeyFetchError::Unreachable, KeyFetchError::Certificate)
-        };
-        let mut answer = client.get(url.clone()).send().await.map_err(failed)?;
-        if answer.status() != 200 {
-            return Err(KeyFetchError::Status(answer.status().as_u16()));
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > ISSUER_DOCUMENT_BYTES_MAX {
-                return Err(KeyFetchError::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+    async fn get(&self, client: &Client, url: &Url) -> Result<Vec<u8>, IssuerRequestError> {
+        let request = Request::new(Method::GET, url.clone());
+        self.http
+            .send(client, request, ISSUER_DOCUMENT_BYTES_MAX)
+            .await
     }
 }
 
@@ -349,7 +297,9 @@ impl IssuerRegistry {
         known.retain(|keys| keys.strong_count() > 0);
         let mut used = known.iter().filter_map(Weak::upgrade);
         if let Some(same) = used.find(|keys| {
-            keys.source == *source && keys.networks == networks && keys.ca.as_deref() == ca
+            keys.source == *source
+                && keys.http.networks == networks
+                && keys.http.ca.as_deref() == ca
         }) {
             return same;
         }
@@ -367,7 +317,7 @@ fn read_file(path: &PathBuf) -> Result<Vec<u8>, KeyFetchError> {
         .read_to_end(&mut text)
         .map_err(failed)?;
     match text.len() > ISSUER_DOCUMENT_BYTES_MAX {
-        true => Err(KeyFetchError::TooLarge),
+        true => Err(IssuerRequestError::TooLarge(ISSUER_DOCUMENT_BYTES_MAX).into()),
         false => Ok(text),
     }
 }

@@ -1,16 +1,20 @@
-//! Access tokens of authorization servers: the OAuth 2.1 resource server's part (RFC 6750, RFC 8707,
-//! RFC 9068, RFC 9728).
+//! Access tokens of authorization servers: the OAuth 2.1 resource server's part (RFC 6750, RFC 7662,
+//! RFC 8707, RFC 9068, RFC 9728).
 //!
-//! A token is a signed JWT. Its issuer's public keys are fetched when they are needed; nothing that
-//! a token names is ever fetched. A token is verified here and goes no further: it is neither logged
-//! nor passed on.
+//! A token is a signed JWT, verified by its issuer's public keys, or its issuer is asked about it
+//! (introspection). Keys are fetched when they are needed; nothing that a token names is ever
+//! fetched. A token is verified here and goes no further than to an issuer that introspects it: it
+//! is neither logged nor passed on.
 
 mod claims;
+mod introspection;
+mod issuer;
+mod issuer_http;
 mod issuer_keys;
 mod jwk;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,13 +24,23 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::credential::{BearerVerifier, CredentialError, CredentialFuture};
-use crate::egress::IpNetwork;
+use crate::keys::KEY_PREFIX;
 use crate::token_resource::TokenResource;
 pub use claims::{
-    ClaimNames, ROLE_SCOPE_PREFIX, TENANT_SCOPE_PREFIX, TOKEN_BYTES_MAX, TOKEN_CLOCK_LEEWAY_S,
-    TOKEN_PRINCIPAL_BYTES_MAX,
+    ClaimNames, ROLE_SCOPE_PREFIX, TOKEN_BYTES_MAX, TOKEN_CLOCK_LEEWAY_S, TOKEN_PRINCIPAL_BYTES_MAX,
 };
 use claims::{TokenError, UnverifiedToken};
+pub use introspection::{
+    ADDRESS_INTROSPECTIONS_MAX, ADDRESS_REFUSED_TOKENS_MAX, INTROSPECTED_TOKENS_MAX,
+    INTROSPECTING_ISSUERS_MAX, INTROSPECTION_BYTES_MAX, INTROSPECTIONS_MAX, NEW_INTROSPECTIONS_MAX,
+    REFUSED_TOKENS_MAX, REFUSED_TOKENS_WINDOW,
+};
+use introspection::{Introspector, TokenHash};
+use issuer::ValidClaims;
+pub use issuer::{
+    INTROSPECTION_AGE_DEFAULT, INTROSPECTION_TIMEOUT, IntrospectionLimits,
+    REFUSED_INTROSPECTION_AGE_DEFAULT, TokenIntrospection, TokenIssuer,
+};
 use issuer_keys::IssuerKeys;
 pub use issuer_keys::{IssuerKeyTimes, IssuerRegistry, KeySource};
 pub use jwk::{ISSUER_DOCUMENT_BYTES_MAX, ISSUER_KEYS_MAX, JwsAlgorithm, TOKEN_KEYS_TRIED_MAX};
@@ -36,57 +50,44 @@ pub use jwk::{ISSUER_DOCUMENT_BYTES_MAX, ISSUER_KEYS_MAX, JwsAlgorithm, TOKEN_KE
 /// At the limit: all are forgotten.
 pub const VERIFIED_TOKENS_MAX: usize = 4_096;
 
-/// An authorization server whose tokens are accepted.
-#[derive(Debug, Clone)]
-pub struct TokenIssuer {
-    /// Short name, which begins the ids of its principals (`NAME.ID`). Letters, digits, `-` and `_`;
-    /// no other issuer may have it.
-    pub name: String,
-    /// Issuer, exactly as in its tokens (`iss`).
-    pub issuer: String,
-    /// Audiences (`aud`), of which a token must name one, exactly as here.
-    pub audiences: Vec<String>,
-    /// Place of its keys.
-    pub keys: KeySource,
-    /// Networks in which its metadata and keys may be, in addition to the public internet.
-    #[debug(skip)]
-    pub networks: Vec<IpNetwork>,
-    /// PEM file with the authorities that may have issued its server's certificate. `None` for the
-    /// public ones.
-    pub ca: Option<PathBuf>,
-    /// Signature algorithms. Default of a listener: [`JwsAlgorithm::DEFAULT`].
-    pub algorithms: Vec<JwsAlgorithm>,
-    /// Scopes that each token must have.
-    pub scopes_required: Vec<String>,
-    /// Claims by which the principal is known.
-    pub claims: ClaimNames,
-}
-
 /// Verifier of access tokens of several issuers.
 #[derive(Debug)]
 pub struct TokenVerifier {
     issuers: Vec<AcceptedIssuer>,
     resource: TokenResource,
     #[debug(skip)]
-    verified: Mutex<HashMap<[u8; 32], VerifiedToken>>,
+    verified: Mutex<HashMap<TokenHash, VerifiedToken>>,
+    /// `None` if no issuer has an introspection endpoint.
+    introspector: Option<Arc<Introspector>>,
 }
 
 #[derive(Debug)]
 struct AcceptedIssuer {
-    settings: TokenIssuer,
-    keys: Arc<IssuerKeys>,
+    settings: Arc<TokenIssuer>,
+    /// `None` if its tokens are introspected.
+    keys: Option<Arc<IssuerKeys>>,
 }
 
 /// A token whose signature and claims are right.
 #[derive(Clone)]
 struct VerifiedToken {
-    /// Position of its issuer.
-    issuer: usize,
-    /// Version of the keys by which it was verified.
+    /// Keys by which it was verified.
+    keys: Arc<IssuerKeys>,
+    /// Version of the keys.
     key_version: u64,
-    /// Expiry, with the leeway, in seconds since the Unix epoch.
-    expires: f64,
-    principal: Result<Principal, TokenError>,
+    claims: ValidClaims,
+}
+
+/// Way to verify a token.
+enum VerificationRoute<'a> {
+    /// By the keys of the issuer that it names.
+    Keys {
+        token: Box<UnverifiedToken<'a>>,
+        issuer: &'a TokenIssuer,
+        keys: &'a Arc<IssuerKeys>,
+    },
+    /// By introspection at the issuer that it names; `None` for a token that names none.
+    Introspection(&'a Arc<Introspector>, Option<&'a str>),
 }
 
 impl TokenVerifier {
@@ -101,16 +102,31 @@ impl TokenVerifier {
             origin,
             issuers: issuers.iter().map(|issuer| issuer.issuer.clone()).collect(),
             scopes: all_scopes(&issuers),
+            ..TokenResource::default()
         };
-        let issuers = issuers.into_iter().map(|settings| AcceptedIssuer {
-            keys: registry.keys(&settings.keys, &settings.networks, settings.ca.as_deref()),
-            settings,
+        let issuers = issuers.into_iter().map(|settings| {
+            let at = |keys| registry.keys(keys, &settings.networks, settings.ca.as_deref());
+            AcceptedIssuer {
+                keys: settings.keys.as_ref().map(at),
+                settings: Arc::new(settings),
+            }
         });
+        let issuers: Vec<_> = issuers.collect();
+        let introspector = Introspector::new(issuers.iter().map(|issuer| &issuer.settings));
         Self {
-            issuers: issuers.collect(),
+            issuers,
             resource,
             verified: Mutex::default(),
+            introspector: introspector.map(Arc::new),
         }
+    }
+
+    /// Sets the scopes of what the listener serves, which clients are told besides those that each
+    /// token must have: [`TokenResource::served_scopes`] and [`TokenResource::optional_scopes`].
+    pub fn with_served_scopes(mut self, served: Vec<String>, optional: Vec<String>) -> Self {
+        self.resource.served_scopes = served;
+        self.resource.optional_scopes = optional;
+        self
     }
 
     /// Returns what clients are told of the tokens.
@@ -118,18 +134,75 @@ impl TokenVerifier {
         &self.resource
     }
 
-    /// Returns the number of verified tokens that are remembered.
+    /// Returns the number of verified and introspected tokens that are remembered.
     pub fn remembered_tokens(&self) -> usize {
-        self.verified.lock().len()
+        let introspector = self.introspector.as_ref();
+        let introspected = introspector.map_or(0, |introspector| introspector.remembered_tokens());
+        self.verified.lock().len() + introspected
     }
 
+    /// Whether a bearer token may be an access token.
+    fn is_access_token(&self, token: &[u8]) -> bool {
+        match self.introspector {
+            // An API key is nobody else's business.
+            Some(_) => !token.starts_with(KEY_PREFIX.as_bytes()),
+            None => claims::is_signed_token(token),
+        }
+    }
+
+    /// Returns the way to verify a token.
+    fn route<'a>(&'a self, token: &'a [u8]) -> Result<VerificationRoute<'a>, TokenError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::Malformed);
+        }
+        let introspector = match &self.introspector {
+            Some(introspector) if !claims::has_header(token) => {
+                return Ok(VerificationRoute::Introspection(introspector, None));
+            }
+            introspector => introspector.as_ref(),
+        };
+        let token = UnverifiedToken::parse(token)?;
+        let named = token.claims.text("iss");
+        let Some(named) = named else {
+            let introspector = introspector.ok_or(TokenError::Issuer)?;
+            return Ok(VerificationRoute::Introspection(introspector, None));
+        };
+        let mut issuers = self.issuers.iter();
+        let issuer = issuers
+            .find(|issuer| issuer.settings.issuer == named)
+            .ok_or(TokenError::Issuer)?;
+        match (&issuer.keys, introspector) {
+            (Some(keys), _) => Ok(VerificationRoute::Keys {
+                token: Box::new(token),
+                issuer: &issuer.settings,
+                keys,
+            }),
+            (None, Some(introspector)) => {
+                let named = Some(issuer.settings.issuer.as_str());
+                Ok(VerificationRoute::Introspection(introspector, named))
+            }
+            (None, None) => Err(TokenError::Issuer),
+        }
+    }
+
+    /// Verifies a token. `now` is in seconds since the Unix epoch.
     fn verify_at(&self, token: &[u8], now: f64) -> Result<Principal, TokenError> {
-        let hash: [u8; 32] = Sha256::digest(token).into();
+        let hash: TokenHash = Sha256::digest(token).into();
         if let Some(verified) = self.remembered(&hash, now) {
             return verified;
         }
-        let verified = self.verify_signed(token, now)?;
-        let principal = verified.principal.clone();
+        let (token, issuer, keys) = match self.route(token)? {
+            VerificationRoute::Introspection(introspector, _) => {
+                return Err(introspector.unknown(&hash, now));
+            }
+            VerificationRoute::Keys {
+                token,
+                issuer,
+                keys,
+            } => (token, issuer, keys),
+        };
+        let verified = verify_signed(&token, issuer, keys, now)?;
+        let principal = verified.claims.principal.clone();
         let mut all = self.verified.lock();
         if all.len() >= VERIFIED_TOKENS_MAX {
             all.clear();
@@ -139,84 +212,72 @@ impl TokenVerifier {
     }
 
     /// Returns the result for a token that was verified before; `None` if it must be verified again.
-    fn remembered(&self, hash: &[u8; 32], now: f64) -> Option<Result<Principal, TokenError>> {
-        let known = self.verified.lock().get(hash).cloned()?;
-        if known.expires <= now {
+    fn remembered(&self, hash: &TokenHash, now: f64) -> Option<Result<Principal, TokenError>> {
+        let known = self.verified.lock().get(hash).cloned();
+        let Some(known) = known else {
+            return self.introspector.as_ref()?.fresh(hash);
+        };
+        if known.claims.expires <= now {
             return Some(Err(TokenError::Expired));
         }
-        match self.issuers.get(known.issuer)?.keys.current() {
+        match known.keys.current() {
             None => Some(Err(TokenError::Unavailable)),
-            Some(keys) if keys.version == known.key_version => Some(known.principal),
+            Some(keys) if keys.version == known.key_version => Some(known.claims.principal),
             // Its key may be gone.
             Some(_) => None,
         }
     }
 
-    fn verify_signed(&self, token: &[u8], now: f64) -> Result<VerifiedToken, TokenError> {
-        let token = UnverifiedToken::parse(token)?;
-        let (position, issuer) = self.issuer_of(&token)?;
-        let settings = &issuer.settings;
-        let algorithm = token.allowed_algorithm(&settings.algorithms)?;
-        let keys = issuer.keys.current().ok_or(TokenError::Unavailable)?;
-        let key_id = token.key_id.as_deref();
-        if !keys
-            .keys
-            .verify(key_id, algorithm, token.message, &token.signature)
-        {
-            return Err(TokenError::Signature);
-        }
-        let expires = claims::check_times(&token.claims, now)?;
-        claims::check_audience(&token.claims, &settings.audiences)?;
-        let principal = claims::principal_of(&token.claims, &settings.name, &settings.claims)?;
-        let has = |scope: &String| principal.scopes.contains(scope);
-        let principal = match settings.scopes_required.iter().all(has) {
-            true => Ok(principal),
-            false => Err(TokenError::Scope),
-        };
-        Ok(VerifiedToken {
-            issuer: position,
-            key_version: keys.version,
-            expires,
-            principal,
-        })
-    }
-
-    /// Returns the issuer that a token names, and its position.
-    fn issuer_of(
-        &self,
-        token: &UnverifiedToken<'_>,
-    ) -> Result<(usize, &AcceptedIssuer), TokenError> {
-        let named = token.claims.text("iss").ok_or(TokenError::Issuer)?;
-        let mut issuers = self.issuers.iter().enumerate();
-        issuers
-            .find(|(_, issuer)| issuer.settings.issuer == named)
-            .ok_or(TokenError::Issuer)
-    }
-
-    /// Waits for the key that a token names, if it is an issuer's and not known yet.
-    async fn wait_for_key(&self, token: &[u8]) {
-        let hash: [u8; 32] = Sha256::digest(token).into();
+    /// Waits for the key that a token names, if it is an issuer's and not known yet, or for the
+    /// introspection of the token.
+    async fn wait_for_issuer(&self, token: &[u8], peer: Option<IpAddr>) {
+        let hash: TokenHash = Sha256::digest(token).into();
         match self.remembered(&hash, 0.0) {
             None | Some(Err(TokenError::Unavailable)) => {}
             Some(_) => return,
         }
-        let Ok(token) = UnverifiedToken::parse(token) else {
-            return;
-        };
-        let Ok((_, issuer)) = self.issuer_of(&token) else {
-            return;
-        };
-        let Ok(algorithm) = token.allowed_algorithm(&issuer.settings.algorithms) else {
-            return;
-        };
-        let key_id = token.key_id.as_deref();
-        issuer.keys.wait_for_key(key_id, algorithm).await;
+        match self.route(token) {
+            Err(_) => {}
+            Ok(VerificationRoute::Introspection(introspector, only)) => {
+                introspector.introspect(hash, token, only, peer).await;
+            }
+            Ok(VerificationRoute::Keys {
+                token,
+                issuer,
+                keys,
+            }) => {
+                if let Ok(algorithm) = token.allowed_algorithm(&issuer.algorithms) {
+                    keys.wait_for_key(token.key_id.as_deref(), algorithm).await;
+                }
+            }
+        }
     }
 }
 
-impl BearerVerifier for TokenVerifier {
+/// Verifies a token by the keys of its issuer. `now` is in seconds since the Unix epoch.
+fn verify_signed(
+    token: &UnverifiedToken<'_>,
+    issuer: &TokenIssuer,
+    keys: &Arc<IssuerKeys>,
+    now: f64,
+) -> Result<VerifiedToken, TokenError> {
+    let algorithm = token.allowed_algorithm(&issuer.algorithms)?;
+    let current = keys.current().ok_or(TokenError::Unavailable)?;
+    let key_id = token.key_id.as_deref();
+    let (message, signature) = (token.message, &token.signature);
+    if !current.keys.verify(key_id, algorithm, message, signature) {
+        return Err(TokenError::Signature);
+    }
+    Ok(VerifiedToken {
+        keys: keys.clone(),
+        key_version: current.version,
+        claims: issuer.judge(&token.claims, now)?,
+    })
+}
+
+impl BearerVerifier for Arc<TokenVerifier> {
     fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
-        if !claims::is_signed_token(token) {
+        if !self.is_access_token(token) {
             return None;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -225,15 +286,21 @@ impl BearerVerifier for TokenVerifier {
             callboard_message::log::debug!(%error, "refused an access token");
             match error {
                 TokenError::Scope => CredentialError::InsufficientScope,
-                TokenError::Unavailable => CredentialError::Unavailable,
+                TokenError::Unavailable | TokenError::NotIntrospected => {
+                    CredentialError::Unavailable
+                }
                 _ => CredentialError::Wrong,
             }
         }))
     }
 
-    fn prepare<'a>(&'a self, token: &'a [u8]) -> Option<CredentialFuture<'a>> {
-        claims::is_signed_token(token)
-            .then(|| Box::pin(self.wait_for_key(token)) as CredentialFuture<'a>)
+    fn prepare<'a>(
+        &'a self,
+        token: &'a [u8],
+        peer: Option<IpAddr>,
+    ) -> Option<CredentialFuture<'a>> {
+        self.is_access_token(token)
+            .then(|| Box::pin(self.wait_for_issuer(token, peer)) as CredentialFuture<'a>)
     }
 
     fn token_resource(&self) -> Option<&TokenResource> {

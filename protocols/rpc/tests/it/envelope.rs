@@ -144,9 +144,9 @@ fn responses_are_read_with_and_without_nulls() {
 fn responses_are_written_in_both_dialects() {
     let id = RequestId::text("a");
     let error = RpcError {
-        code: -32602,
-        message: "no \"x\"".into(),
         data: Some(raw("{\"k\":1}")),
+        needed_scope: Some("untold".into()),
+        ..RpcError::invalid_params("no \"x\"")
     };
     let write =
         |outcome, nulls| String::from_utf8(encode_response(Some(&id), outcome, nulls)).unwrap();

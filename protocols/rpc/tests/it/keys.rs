@@ -9,8 +9,8 @@ use callboard_rpc::{
     ADDRESS_DELAYED_RESPONSES_MAX, AUTH_FAILURE_ADDRESSES_MAX, AUTH_FAILURE_REPORTS_MAX,
     AUTH_FAILURE_WINDOW, AccessControl, AuthFailureReport, AuthFailureResponse, AuthFailures,
     BearerVerifier, CredentialError, DELAYED_RESPONSES_MAX, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX,
-    KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyStore, PresentedCredential,
-    ReloadingKeyStore, UNDELAYED_AUTH_FAILURES_MAX,
+    KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyOptions, KeyStore,
+    PresentedCredential, ReloadingKeyStore, UNDELAYED_AUTH_FAILURES_MAX,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -185,6 +185,53 @@ fn keys_expire_and_are_replaced() {
     }
 }
 
+/// Goal: a key names the patient that its field names, byte by byte, and so does the key that replaces it;
+/// a scope names none; and one that can't be told is refused. Method: keys with patients, scopes in the
+/// file as somebody may write them, and bad patients, up to a byte too many.
+/// Rows: H-37.
+#[test]
+fn keys_name_patients() {
+    let place = Place::new();
+    let mut store = place.store();
+    let options = |patient: &str| KeyOptions {
+        patient: Some(patient.to_owned()),
+        ..KeyOptions::default()
+    };
+    let scopes = || vec!["patient/hmcp:read".to_owned()];
+    let first = store.add_with("app", scopes(), options("PT1")).unwrap();
+    let second = store.rotate("app", "app-2", None, None).unwrap();
+    let both = [first, second];
+    let expected = Some(owner("app", &["patient/hmcp:read", "patient:PT1"]));
+    for key in &both {
+        assert_eq!(store.verify(key.expose_secret().as_bytes()), expected);
+    }
+    let named = store.add("b", vec!["a".into(), "patient:PT2".into()]);
+    assert!(matches!(named, Err(KeyError::PatientScope)));
+    let longest = "P".repeat(KEY_SCOPE_BYTES_MAX - "patient:".len());
+    assert!(store.add_with("c", vec![], options(&longest)).is_ok());
+    for bad in ["", " ", "PT1 PT2", "PT\"1", "PT１", "PT1\u{301}", "PT1\n"] {
+        let added = store.add_with("d", vec![], options(bad));
+        assert!(matches!(added, Err(KeyError::Patient)), "{bad:?}");
+    }
+    let added = store.add_with("d", vec![], options(&format!("{longest}P")));
+    assert!(matches!(added, Err(KeyError::Patient)));
+
+    let text = fs::read_to_string(place.file()).unwrap();
+    let written = text.replace(
+        "patient/hmcp:read\"",
+        "patient/hmcp:read\", \"patient:PT2\"",
+    );
+    assert_ne!(written, text);
+    fs::write(place.file(), &written).unwrap();
+    let read = KeyStore::load(place.file());
+    assert!(matches!(read, Err(KeyError::Damaged { .. })));
+    for bad in ["\"\"", "\"a b\"", "\"PT１\"", "[\"PT1\", \"PT2\"]", "1"] {
+        fs::write(place.file(), text.replace("\"PT1\"", bad)).unwrap();
+        let read = KeyStore::load(place.file());
+        assert!(matches!(read, Err(KeyError::Damaged { .. })), "{bad}");
+    }
+}
+
 /// Goal: a key has 256 random bits behind its prefix and is stored nowhere. Method: its shape; the file's text; Debug.
 #[test]
 fn keys_are_shown_once() {
@@ -259,6 +306,7 @@ fn listener_with_keys_asks_for_them() {
             peer: here,
             local: here,
             authorization,
+            certificate: None,
             is_forwarded: false,
         })
     };

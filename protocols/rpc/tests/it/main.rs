@@ -23,6 +23,15 @@ mod issuer;
 // Access tokens: verified by their issuers' keys, which are fetched within limits.
 #[cfg(all(feature = "client", feature = "serve"))]
 mod tokens;
+// An introspection endpoint within the tests.
+#[cfg(all(feature = "client", feature = "serve"))]
+#[path = "../../../../tests/kit/introspection.rs"]
+mod introspection_server;
+// Tokens that their issuers are asked about, within limits.
+#[cfg(all(feature = "client", feature = "serve"))]
+mod introspection;
+// Issuers that write their documents and tokens in ways of their own.
+mod issuer_quirks;
 // Key files of earlier versions.
 mod upgrade;
 // Outgoing connections to URLs of peers: to the public internet, and to configured networks.

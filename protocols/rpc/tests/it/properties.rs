@@ -103,7 +103,7 @@ proptest! {
             }
             other => prop_assert!(false, "{:?}", other),
         }
-        let error = RpcError { code, message, data: Some(result) };
+        let error = RpcError { data: Some(result), ..RpcError::new(code, message) };
         let bytes = encode_response(Some(&id), Err(&error), nulls);
         match decode(&bytes, &DecodeLimits::default()).map(|m| match m {
             RpcMessage::Response(response) => response.outcome.map(RawValue::get),

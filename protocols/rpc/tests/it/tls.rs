@@ -10,11 +10,16 @@ use actix_web::dev::ServerHandle;
 use actix_web::{HttpRequest, HttpResponse, web};
 use callboard_rpc::http1::{ConnectFailure, Connector, Http1Client, NetError, RequestTarget};
 use callboard_rpc::serve::client_address::client_address;
+use callboard_rpc::serve::guard::authenticate;
 use callboard_rpc::serve::tls::{ListenerTls, client_certificate};
 use callboard_rpc::serve::{ListenOptions, serve};
-use callboard_rpc::{CertificateFault, ClientTls, TlsFileError, TlsFiles};
+use callboard_rpc::{
+    AccessControl, CertificateClient, CertificateClients, CertificateFault, ClientTls, KeyStore,
+    ReloadingKeyStore, TlsFileError, TlsFiles,
+};
 use hyper::Method;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::ExposeSecret;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,7 +33,7 @@ use crate::certificates::{Authority, Issued, LOCAL};
 const SOON: Duration = Duration::from_secs(30);
 
 /// A running listener that answers `GET /` with the client's address, and whether it has shown a
-/// certificate.
+/// certificate; and `GET /principal` with the principal of the request.
 struct TestServer {
     address: SocketAddr,
     server: ServerHandle,
@@ -36,9 +41,16 @@ struct TestServer {
 
 impl TestServer {
     fn start(listen: &ListenOptions) -> Self {
+        Self::with_access(listen, AccessControl::default())
+    }
+
+    fn with_access(listen: &ListenOptions, access: AccessControl) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let bound = serve(listener, listen, |config| {
-            config.route("/", web::get().to(answer));
+        let bound = serve(listener, listen, move |config| {
+            config
+                .app_data(web::Data::new(access.clone()))
+                .route("/", web::get().to(answer))
+                .route("/principal", web::get().to(principal));
         })
         .unwrap();
         let served = Self {
@@ -91,6 +103,14 @@ async fn answer(request: HttpRequest) -> HttpResponse {
     let address = client_address(&request).unwrap();
     let certificate = client_certificate(&request).is_some();
     HttpResponse::Ok().body(format!("{address} {certificate}"))
+}
+
+async fn principal(request: HttpRequest, access: web::Data<AccessControl>) -> HttpResponse {
+    let text = match authenticate(&request, None, &access).await {
+        Ok(who) => format!("{} {} {}", who.kind, who.id, who.scopes.join(" ")),
+        Err(rejection) => format!("refused: {}", rejection.status.as_u16()),
+    };
+    HttpResponse::Ok().body(text)
 }
 
 fn client(tls: &ClientTls) -> Http1Client {
@@ -242,6 +262,75 @@ async fn client_certificates() {
         .await;
     let known = clients.issue(&["someone"], place.path(), "known");
     assert_eq!(served.get(&with(&known)).await.unwrap(), "127.0.0.1 true");
+    served.stop().await;
+}
+
+/// Goal: a certificate with a listed name is its principal with its scopes, and no other is a
+/// credential; with a token, the token alone counts. Method: certificates with the name, another one
+/// and a wildcard; beside the first a valid and a wrong key, and the header of a proxy.
+#[tokio::test]
+async fn certificates_are_credentials() {
+    let place = TestAuthority::new();
+    let clients = Authority::new("clients");
+    let client_ca = clients.write(place.path(), "clients");
+    let issued = place.authority.issue(&LOCAL, place.path(), "server");
+    let listening = TlsFiles {
+        client_ca: Some(client_ca),
+        ..files(&issued)
+    };
+    let robot = CertificateClient {
+        name: "robot.example".to_owned(),
+        principal: "robot".to_owned(),
+        scopes: vec!["mail.watch".to_owned()],
+    };
+    let keys = place.path().join("keys.toml");
+    let mut store = KeyStore::load_or_new(&keys).unwrap();
+    let key = store.add("alice", Vec::new()).unwrap();
+    let listen = ListenOptions {
+        tls: Some(ListenerTls::open(listening).unwrap()),
+        ..ListenOptions::default()
+    };
+    let access = AccessControl::with_verifiers(vec![
+        Box::new(ReloadingKeyStore::open(&keys).unwrap()),
+        Box::new(CertificateClients::new([robot])),
+    ]);
+    let served = TestServer::with_access(&listen, access);
+    let url = format!("https://localhost:{}/principal", served.address.port());
+    let bearer = |token: &str| (AUTHORIZATION, format!("Bearer {token}"));
+    let forwarded = HeaderName::from_static("x-forwarded-for");
+    for (name, header, expected) in [
+        ("robot.example", None, "certificate robot mail.watch"),
+        ("other.example", None, "refused: 401"),
+        ("*.example", None, "refused: 401"),
+        (
+            "robot.example",
+            Some(bearer(key.expose_secret())),
+            "api_key alice ",
+        ),
+        (
+            "other.example",
+            Some(bearer(key.expose_secret())),
+            "api_key alice ",
+        ),
+        ("robot.example", Some(bearer("cbk_wrong")), "refused: 401"),
+        (
+            "robot.example",
+            Some((forwarded, "192.0.2.7".to_owned())),
+            "refused: 401",
+        ),
+    ] {
+        let shown = clients.issue(&[name], place.path(), "client");
+        let tls = place.trusting.clone();
+        let tls = tls
+            .with_certificate(&shown.certificate, &shown.key)
+            .unwrap();
+        let headers: HeaderMap = header
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect();
+        let answered = get(&client(&tls), &url, headers).await.unwrap();
+        assert_eq!(answered, expected, "{name} {header:?}");
+    }
     served.stop().await;
 }
 
@@ -467,4 +556,97 @@ async fn trusted_proxies() {
             served.stop().await;
         }
     }
+}
+
+/// Sends a PROXY header and a request on a new connection, with TLS if `tls` is given. Returns the
+/// response, which is empty if the connection is closed without one.
+async fn get_through_proxy(served: &TestServer, header: &str, tls: Option<&ClientTls>) -> String {
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(header.as_bytes()).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut response = Vec::new();
+    let exchange = async {
+        match tls {
+            None => {
+                stream.write_all(request).await?;
+                stream.read_to_end(&mut response).await
+            }
+            Some(tls) => {
+                let connector = TlsConnector::from(Arc::new(tls.config().unwrap()));
+                let name = "localhost".try_into().unwrap();
+                let mut stream = connector.connect(name, stream).await?;
+                stream.write_all(request).await?;
+                stream.read_to_end(&mut response).await
+            }
+        }
+    };
+    // A refused connection may be reset.
+    let _ = timeout(SOON, exchange).await.unwrap();
+    String::from_utf8_lossy(&response).into_owned()
+}
+
+/// Goal: a trusted proxy's PROXY header names the client, with and without TLS, whose connections are
+/// limited; without a valid header the connection is closed. Method: listeners with and without TLS;
+/// headers of two clients, at the limit of one; no header, and a proxy that isn't trusted.
+#[tokio::test]
+async fn proxy_headers_name_clients() {
+    let place = TestAuthority::new();
+    for tls in [None, Some(place.tls())] {
+        let trusting = tls.as_ref().map(|_| &place.trusting);
+        let listen = |network: &str| ListenOptions {
+            tls: tls.clone(),
+            trusted_proxies: [network.parse().unwrap()].into_iter().collect(),
+            proxy_protocol: true,
+            address_connections_max: Some(1),
+            ..ListenOptions::default()
+        };
+        let served = TestServer::start(&listen("127.0.0.1"));
+        let named = |client: &str| format!("PROXY TCP4 {client} 10.0.0.1 4711 443\r\n");
+        let get = async |header: &str| get_through_proxy(&served, header, trusting).await;
+        let first = get(&named("192.0.2.7")).await;
+        assert!(first.ends_with("192.0.2.7 false"), "{first}");
+        let own = get("PROXY UNKNOWN\r\n").await;
+        assert!(own.ends_with("127.0.0.1 false"), "{own}");
+        for none in ["", "PROXY TCP4 192.0.2.7\r\n"] {
+            assert_eq!(get(none).await, "", "{none:?}");
+        }
+
+        // A connection of the first client is open.
+        let mut open = TcpStream::connect(served.address).await.unwrap();
+        let begun = named("192.0.2.7");
+        open.write_all(begun.as_bytes()).await.unwrap();
+        let refused = async {
+            while get(&named("192.0.2.7")).await.contains("200 OK") {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, refused).await.unwrap();
+        let other = get(&named("192.0.2.8")).await;
+        assert!(other.ends_with("192.0.2.8 false"), "{other}");
+        drop(open);
+        served.stop().await;
+
+        let served = TestServer::start(&listen("10.0.0.0/8"));
+        let direct = get_through_proxy(&served, "", trusting).await;
+        assert!(direct.ends_with("127.0.0.1 false"), "{direct}");
+        let claimed = get_through_proxy(&served, &named("192.0.2.7"), trusting).await;
+        assert!(!claimed.contains("200 OK"), "{claimed}");
+        served.stop().await;
+    }
+}
+
+/// Goal: a proxy that sends no PROXY header is cut off. Method: a silent connection.
+#[tokio::test]
+async fn slow_proxy_headers_end() {
+    let served = TestServer::start(&ListenOptions {
+        headers_timeout: Duration::from_secs(1),
+        trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+        proxy_protocol: true,
+        ..ListenOptions::default()
+    });
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    silent.write_all(b"PROXY ").await.unwrap();
+    let ended = timeout(SOON, silent.read_u8()).await.unwrap();
+    assert!(ended.is_err());
+    served.stop().await;
 }

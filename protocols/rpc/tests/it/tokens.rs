@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::certificates::{Authority, LOCAL};
 use crate::issuer::{SigningKey, TestIssuer, bad_tokens};
 
-const AUDIENCE: &str = "https://agents.example/mcp";
-const LATER: Duration = Duration::from_secs(3_600);
+pub const AUDIENCE: &str = "https://agents.example/mcp";
+pub const LATER: Duration = Duration::from_secs(3_600);
 
 /// Times with which each unknown key is fetched.
 fn eager() -> IssuerKeyTimes {
@@ -28,12 +28,13 @@ fn eager() -> IssuerKeyTimes {
     }
 }
 
-fn settings(issuer: &TestIssuer) -> TokenIssuer {
+pub fn settings(issuer: &TestIssuer) -> TokenIssuer {
     TokenIssuer {
         name: "corp".to_owned(),
         issuer: issuer.url.clone(),
         audiences: vec!["other".to_owned(), AUDIENCE.to_owned()],
-        keys: KeySource::Metadata(issuer.url.clone()),
+        keys: Some(KeySource::Metadata(issuer.url.clone())),
+        introspection: None,
         networks: Vec::new(),
         ca: None,
         algorithms: JwsAlgorithm::DEFAULT.to_vec(),
@@ -42,28 +43,38 @@ fn settings(issuer: &TestIssuer) -> TokenIssuer {
     }
 }
 
-fn access_with(issuers: Vec<TokenIssuer>, registry: &IssuerRegistry) -> AccessControl {
+pub fn access_with(issuers: Vec<TokenIssuer>, registry: &IssuerRegistry) -> AccessControl {
     let tokens = TokenVerifier::new(issuers, None, registry);
-    AccessControl::with_verifiers(vec![Box::new(tokens)])
+    AccessControl::with_verifiers(vec![Box::new(Arc::new(tokens))])
 }
 
 fn access(issuer: &TestIssuer) -> AccessControl {
     access_with(vec![settings(issuer)], &IssuerRegistry::with_times(eager()))
 }
 
-async fn ask(access: &AccessControl, token: &str) -> Result<Principal, CredentialError> {
-    let authorization = format!("Bearer {token}");
-    access.prepare(Some(authorization.as_bytes())).await;
-    let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    access.authenticate(&PresentedCredential {
-        peer: here,
-        local: here,
-        authorization: Some(authorization.as_bytes()),
-        is_forwarded: false,
-    })
+pub async fn ask(access: &AccessControl, token: &str) -> Result<Principal, CredentialError> {
+    ask_from(access, token, Ipv4Addr::LOCALHOST).await
 }
 
-fn alice() -> Principal {
+/// Authenticates a request of an address.
+pub async fn ask_from(
+    access: &AccessControl,
+    token: &str,
+    peer: Ipv4Addr,
+) -> Result<Principal, CredentialError> {
+    let authorization = format!("Bearer {token}");
+    let shown = PresentedCredential {
+        peer: Some(IpAddr::V4(peer)),
+        local: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        authorization: Some(authorization.as_bytes()),
+        certificate: None,
+        is_forwarded: false,
+    };
+    access.prepare(&shown).await;
+    access.authenticate(&shown)
+}
+
+pub fn alice() -> Principal {
     Principal {
         id: "corp.alice".to_owned(),
         kind: PrincipalKind::Token,
@@ -87,12 +98,12 @@ async fn valid_tokens_of_each_algorithm() {
         std::fs::write(&file, json!({ "keys": [key.jwk()] }).to_string()).unwrap();
         let url = format!("{}/jwks", issuer.url).parse().unwrap();
         for keys in [
-            settings(&issuer).keys,
+            KeySource::Metadata(issuer.url.clone()),
             KeySource::Url(url),
             KeySource::File(file),
         ] {
             let by_default = TokenIssuer {
-                keys,
+                keys: Some(keys),
                 ..settings(&issuer)
             };
             let all = TokenIssuer {
@@ -153,7 +164,7 @@ async fn keys_behind_a_private_authority() {
     let url = format!("https://localhost:{}/jwks", bound.address.port());
     let with = |ca: Option<PathBuf>| {
         let settings = TokenIssuer {
-            keys: KeySource::Url(url.parse().unwrap()),
+            keys: Some(KeySource::Url(url.parse().unwrap())),
             ca,
             ..settings(&issuer)
         };
@@ -444,16 +455,7 @@ async fn remembered_tokens_are_bounded() {
     let issuer = TestIssuer::with_keys(&[&key]).await;
     let registry = IssuerRegistry::with_times(eager());
     let tokens = Arc::new(TokenVerifier::new(vec![settings(&issuer)], None, &registry));
-    struct Shared(Arc<TokenVerifier>);
-    impl callboard_rpc::BearerVerifier for Shared {
-        fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
-            self.0.verify(token)
-        }
-        fn prepare<'a>(&'a self, token: &'a [u8]) -> Option<callboard_rpc::CredentialFuture<'a>> {
-            self.0.prepare(token)
-        }
-    }
-    let access = AccessControl::with_verifiers(vec![Box::new(Shared(tokens.clone()))]);
+    let access = AccessControl::with_verifiers(vec![Box::new(tokens.clone())]);
     let mut claims = issuer.claims(AUDIENCE);
     for number in 0..=VERIFIED_TOKENS_MAX {
         claims["jti"] = number.into();

@@ -109,6 +109,7 @@ impl Federation {
                 database: folder.path().join(&entry.id).with_extension("sqlite"),
                 seed,
                 purposes_allowed: vec![PURPOSE_DEFAULT.to_owned()],
+                tenant: None,
                 classes: Default::default(),
             };
             let clinic = Clinic::open(config).await.map_err(CommandError::failed)?;

@@ -18,6 +18,9 @@ const IDENTIFYING: [PatientField; 6] = [
     PatientField::Phone,
 ];
 
+/// Scope to claim the purpose that the clinics of these tests allow.
+const TREATMENT: &str = "purpose:treatment";
+
 fn get(id: &str) -> GetPatient {
     GetPatient {
         patient_id: id.to_owned(),
@@ -31,13 +34,14 @@ async fn view(silo: &ClinicBackend, principal: &Principal) -> PatientView {
         .patient
 }
 
-fn scoped(scope: &str, purpose: &str) -> Principal {
+fn scoped(scopes: &[&str], purpose: &str) -> Principal {
     let mut principal = Principal::agent("nurse").with_purpose(purpose);
-    principal.scopes.push(scope.to_owned());
+    principal.scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     principal
 }
 
-/// Goal: an identity needs both trust and an allowed purpose. Method: the matrix of principals and purposes.
+/// Goal: an identity needs trust, and an allowed purpose that the credential may claim; a purpose that it
+/// may not claim counts as none. Method: the matrix of principals and purposes.
 /// Rows: X-36.
 #[tokio::test]
 async fn identity_needs_trust_and_purpose() {
@@ -51,9 +55,37 @@ async fn identity_needs_trust_and_purpose() {
         (Principal::local_operator().with_purpose("Treatment"), false),
         (Principal::local_operator().with_purpose("treatment"), true),
         (Principal::agent("nurse").with_purpose("treatment"), false),
-        (scoped("patient.list", "treatment"), false),
-        (scoped(IDENTITY_SCOPE, "marketing"), false),
-        (scoped(IDENTITY_SCOPE, "treatment"), true),
+        (scoped(&["patient.list", TREATMENT], "treatment"), false),
+        (scoped(&[TREATMENT], "treatment"), false),
+        (scoped(&[IDENTITY_SCOPE], "treatment"), false),
+        (scoped(&[IDENTITY_SCOPE, TREATMENT], "marketing"), false),
+        (
+            scoped(&[IDENTITY_SCOPE, "purpose:marketing"], "marketing"),
+            false,
+        ),
+        (
+            scoped(&[IDENTITY_SCOPE, "purpose:marketing"], "treatment"),
+            false,
+        ),
+        (
+            scoped(&[IDENTITY_SCOPE, "Purpose:treatment"], "treatment"),
+            false,
+        ),
+        (
+            scoped(&[IDENTITY_SCOPE, "purpose:Treatment"], "treatment"),
+            false,
+        ),
+        (scoped(&[IDENTITY_SCOPE, "purpose:*"], "treatment"), false),
+        (scoped(&[IDENTITY_SCOPE, "purpose:*"], "*"), false),
+        (scoped(&[IDENTITY_SCOPE, TREATMENT], "ｔreatment"), false),
+        (scoped(&[IDENTITY_SCOPE, TREATMENT], "treatment"), true),
+        (
+            scoped(
+                &["patient:CARD-001", IDENTITY_SCOPE, TREATMENT],
+                "treatment",
+            ),
+            true,
+        ),
     ];
     for (principal, allowed) in rows {
         let view = view(&silo, &principal).await;
@@ -198,6 +230,27 @@ async fn listed_fields_cannot_be_identifying() {
             matches!(error, ClinicError::FieldIsListed { field: f } if f == field),
             "{error}"
         );
+    }
+}
+
+/// Goal: medications that identify need a purpose that may be claimed, too. Method: such a class, and
+/// credentials with and without the scope for it.
+#[tokio::test]
+async fn identifying_medications_need_a_claimable_purpose() {
+    let bench = Bench::new();
+    let mut config = bench.config(&one_patient());
+    config.classes = [(PatientField::Medications, FieldClass::Identifying)].into();
+    let silo = ClinicBackend::open(config).await.unwrap();
+    for (scopes, is_told) in [
+        (&[IDENTITY_SCOPE][..], false),
+        (&[IDENTITY_SCOPE, TREATMENT], true),
+    ] {
+        let ask = CheckMedications {
+            patient_id: "CARD-001".into(),
+        };
+        let principal = scoped(scopes, "treatment");
+        let told = silo.check_medications(ask, &principal).await;
+        assert_eq!(told.is_ok(), is_told, "{scopes:?}");
     }
 }
 

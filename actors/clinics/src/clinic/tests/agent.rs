@@ -1,8 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind, Principal};
-use callboard_runtime::{AgentRef, CallContext, System, testkit};
+use callboard_message::{Failure, FailureKind, Principal, PrincipalKind};
+use callboard_runtime::{
+    AgentRef, AuditEntry, AuditValue, CallContext, MemoryAuditStore, Store, System, testkit,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
@@ -274,4 +276,88 @@ fn failed_reads_and_logs_tell_nothing_about_patients() {
     ] {
         assert!(!log.contains(word), "{word} in {log}");
     }
+}
+
+fn bound(scopes: &[&str]) -> Principal {
+    Principal {
+        kind: PrincipalKind::ApiKey,
+        scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+        ..Principal::agent("app")
+    }
+}
+
+/// Goal: a credential for one patient, or of another tenant, gets no data of others, and its refusals are
+/// in the audit; neither ids nor contents are. Method: each tool as such credentials, as one for all data,
+/// as a guest and as the operator; ids in other forms; the entries afterwards.
+/// Rows: X-36.
+#[test]
+fn patients_and_tenants_bind() {
+    let bench = Bench::new();
+    let mut config = bench.example_config("cardiology");
+    config.tenant = Some("acme".into());
+    with_clinic(config, async |agent| {
+        let audit = Arc::new(MemoryAuditStore::default());
+        let store = Store {
+            audit: audit.clone(),
+            ..Store::in_memory()
+        };
+        agent.system().set_store(store).unwrap();
+        let calls = [
+            ("get_patient", json!({"patient_id": "CARD-001"}), true),
+            ("check_medications", json!({"patient_id": "CARD-001"}), true),
+            ("get_patient", json!({"patient_id": "CARD-002"}), false),
+            (
+                "check_medications",
+                json!({"patient_id": "CARD-002"}),
+                false,
+            ),
+            ("get_patient", json!({"patient_id": "card-001"}), false),
+            ("get_patient", json!({"patient_id": "CARD-００１"}), false),
+            ("get_patient", json!({"patient_id": "CARD-999"}), false),
+            ("get_patient", json!({"patient_id": ""}), false),
+            ("list_patients", json!({}), false),
+            ("query", json!({"query": "CARD-001 hypertension"}), false),
+        ];
+        let own = bound(&["tenant:acme", "patient:CARD-001"]);
+        for (name, arguments, is_own) in &calls {
+            let told = ask(agent, name, arguments.clone(), own.clone()).await;
+            let refused = told.err().map(|failure| failure.kind);
+            let expected = (!is_own).then_some(FailureKind::Denied);
+            assert_eq!(refused, expected, "{name} {arguments}");
+        }
+        let list = async |principal| ask(agent, "list_patients", json!({}), principal).await;
+        for principal in [
+            bound(&["tenant:acme"]),
+            bound(&["tenant:acme", "patient:CARD-001", "hmcp:read"]),
+            Principal::local_operator(),
+        ] {
+            assert!(list(principal.clone()).await.is_ok(), "{principal:?}");
+        }
+        for principal in [
+            bound(&[]),
+            bound(&["tenant:other", "hmcp:*"]),
+            bound(&["tenant:ACME"]),
+            bound(&["tenant:acme", "patient/hmcp:read"]),
+            bound(&["tenant:acme", "patient:CARD-001", "patient:CARD-002"]),
+            anyone(),
+        ] {
+            let refused = list(principal.clone()).await.unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Denied, "{principal:?}");
+        }
+        let entries = audit.entries();
+        assert_eq!(entries.len(), 8 + 6);
+        for entry in &entries {
+            assert_eq!(
+                (&*entry.event, entry.outcome.as_deref()),
+                ("denied", Some("denied"))
+            );
+            let written = format!("{entry:?}");
+            assert!(!written.contains("CARD-"), "{written}");
+        }
+        let lacks = |what: &str| {
+            let with = |entry: &&AuditEntry| entry.details["lacks"] == AuditValue::from(what);
+            entries.iter().filter(with).count()
+        };
+        assert_eq!((lacks("patient"), lacks("tenant")), (8 + 2, 4));
+    });
 }

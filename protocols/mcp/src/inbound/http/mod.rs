@@ -16,6 +16,7 @@
 //! | an `Origin` or `Host` that is neither this machine's nor configured | 403 |
 //! | in front of a mailroom: an `X-Agent-ID` other than the credential's id; two, or an empty one | 403; 401 |
 //! | a credential that no verifier accepts | 401 |
+//! | a credential without a scope that the agent needs, if the refusal is the first message | 403, with `WWW-Authenticate` |
 //! | too many streams of a session, or streams or sessions of a principal; of the server | 429; 503 |
 //! | no memory left for messages ([`BufferBudget`](callboard_rpc::BufferBudget)) | 503, with `Retry-After` |
 //!
@@ -33,7 +34,7 @@ use actix_web::guard::fn_guard;
 use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, web};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route, web};
 use callboard_message::Principal;
 use callboard_message::mail::JoinMailroom;
 use callboard_rpc::serve::guard::{HttpRejection, JSON, http_rejection};
@@ -51,7 +52,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::modern::ModernService;
-use super::options::McpServerOptions;
+use super::options::{McpServerOptions, PATH_DEFAULT};
 use super::response::EncodedResponse;
 use crate::wire::{Era, Revision, code as mcp};
 use replay_buffer::ReplayStream;
@@ -192,16 +193,49 @@ fn configure_found(
     config.service(found);
 }
 
-/// Returns the resources for HTTP+SSE beside the server at `path`: `sse` and `messages` in its
-/// folder. They require a `Data<ServerState>`.
-fn sse_resources(path: &str) -> [Resource; 2] {
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+/// Returns the routes at the path of a server, in the order in which they are tried, each with its
+/// HTTP method and what else tells it from others.
+fn streamable_routes() -> [(&'static str, Route); 4] {
+    let wants_websocket =
+        fn_guard(|context| accept_header::wants_websocket(context.head().headers()));
+    let upgrade = web::get().guard(wants_websocket).to(websocket::upgrade);
     [
-        ("sse", web::get().to(sse_compat::open_stream)),
-        ("messages", web::post().to(sse_compat::post_message)),
+        ("POST", web::post().to(streamable::post)),
+        ("GET (WebSocket)", upgrade),
+        ("GET", web::get().to(streamable::get)),
+        ("DELETE", web::delete().to(streamable::delete)),
     ]
-    .map(|(name, route)| {
-        web::resource(with_slash(&format!("{folder}/{name}")))
+}
+
+/// Returns the routes for HTTP+SSE beside the server at `path`, in its folder, each with its HTTP
+/// method and path.
+fn sse_routes(path: &str) -> [(&'static str, String, Route); 2] {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let path = |name: &str| format!("{folder}/{name}");
+    let (open, post) = (sse_compat::open_stream, sse_compat::post_message);
+    [
+        ("GET", path("sse"), web::get().to(open)),
+        ("POST", path("messages"), web::post().to(post)),
+    ]
+}
+
+/// Returns the HTTP method and path of each route of a listener, those of the compatibility
+/// transports included. The bare dialect has a route of its own instead, `POST` at
+/// [`PATH_DEFAULT`].
+#[doc(hidden)]
+pub fn routes() -> impl Iterator<Item = (&'static str, String)> {
+    [PATH_DEFAULT, NAMED_PATH].into_iter().flat_map(|path| {
+        let streamable = streamable_routes().map(|(method, _)| (method, path.to_owned()));
+        let sse = sse_routes(path).map(|(method, path, _)| (method, path));
+        streamable.into_iter().chain(sse)
+    })
+}
+
+/// Returns the resources for HTTP+SSE beside the server at `path`. They require a
+/// `Data<ServerState>`.
+fn sse_resources(path: &str) -> [Resource; 2] {
+    sse_routes(path).map(|(_, path, route)| {
+        web::resource(with_slash(&path))
             .route(route)
             .default_service(web::to(streamable::other_method))
     })
@@ -209,17 +243,10 @@ fn sse_resources(path: &str) -> [Resource; 2] {
 
 /// Returns the actix-web resource for streamable HTTP at `path`. It requires a `Data<ServerState>`.
 fn mcp_resource(path: &str) -> Resource {
-    web::resource(with_slash(path))
-        .route(web::post().to(streamable::post))
-        .route(
-            web::get()
-                .guard(fn_guard(|context| {
-                    accept_header::wants_websocket(context.head().headers())
-                }))
-                .to(websocket::upgrade),
-        )
-        .route(web::get().to(streamable::get))
-        .route(web::delete().to(streamable::delete))
+    let routes = streamable_routes().into_iter();
+    let resource = web::resource(with_slash(path));
+    routes
+        .fold(resource, |resource, (_, route)| resource.route(route))
         .default_service(web::to(streamable::other_method))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderMap, HeaderValue};
+use actix_web::http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
@@ -184,6 +184,8 @@ impl PostExchange<'_> {
                     StatusCode::ACCEPTED
                 },
                 body,
+                // A refused entry doesn't refuse the others.
+                needed_scope: None,
             }
         };
         self.respond(running.boxed(), log, Some(session)).await
@@ -224,6 +226,22 @@ impl PostExchange<'_> {
         let limits = self.server.options.streams.limits;
         let account = buffers::account_of(self.request);
         ReplayBuffer::new(0, StreamKind::Once, readable, limits, account.as_ref())
+    }
+
+    /// Responds with JSON; with status 403 and a challenge if the credential lacks a scope and its client
+    /// can ask an issuer for another.
+    fn respond_json(&self, answer: EncodedResponse) -> HttpResponse {
+        let access = &self.server.options.access;
+        let needed = answer.needed_scope.as_deref();
+        let needed = needed.filter(|_| access.token_resource().is_some());
+        let challenge =
+            needed.and_then(|scope| guard::scope_challenge(self.request, access, scope));
+        let mut response = answer_response(answer);
+        if let Some(challenge) = challenge {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
     }
 
     /// Responds with JSON if the result is ready before any other message, otherwise with an event
@@ -267,10 +285,11 @@ impl PostExchange<'_> {
             Some(EncodedResponse {
                 status: StatusCode::ACCEPTED,
                 body: None,
+                ..
             }) => return Ok(accepted_response()),
             // The request was cancelled.
             Some(EncodedResponse { body: None, .. }) => return Ok(event_stream_head().finish()),
-            Some(answer) if self.accepts.json => return Ok(answer_response(answer)),
+            Some(answer) if self.accepts.json => return Ok(self.respond_json(answer)),
             // As one event, if the client accepts event streams only.
             Some(answer) => {
                 log.finish(answer.body);

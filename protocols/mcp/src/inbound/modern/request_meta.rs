@@ -106,9 +106,8 @@ fn unsupported_version(requested: &str) -> RpcError {
     );
     let data = RawObject::single("supported", supported).with("requested", requested);
     RpcError {
-        code: UNSUPPORTED_VERSION,
-        message,
         data: to_raw_value(&data).ok(),
+        ..RpcError::new(UNSUPPORTED_VERSION, message)
     }
 }
 

@@ -32,8 +32,9 @@ pub(crate) struct RequestState {
 pub(crate) struct StateBinding([u8; 32]);
 
 impl StateBinding {
-    /// Hashes the principal's kind and id, the method, and the params that define the call: name
-    /// and arguments, URI, or messages. The order of object members doesn't matter.
+    /// Hashes the principal's kind and id, what data its credential opens, the method, and the params
+    /// that define the call: name and arguments, URI, or messages. The order of object members doesn't
+    /// matter.
     pub fn new(principal: &Principal, request: &McpRequest) -> Self {
         let mut hash = Sha256::new();
         for text in [
@@ -61,6 +62,9 @@ impl StateBinding {
             Some(&arguments),
         ] {
             hash_value(&mut hash, member.unwrap_or(&Value::Null));
+        }
+        for scope in principal.data_scopes() {
+            hash_text(&mut hash, scope);
         }
         Self(hash.finalize().into())
     }
@@ -268,6 +272,14 @@ mod tests {
             )
             .is_none()
         );
+        let of_patient = |patient: &str| {
+            let params = serde_json::value::to_raw_value(&params(1)).unwrap();
+            let mut principal = Principal::agent("a");
+            principal.scopes = vec!["other".into(), format!("patient:{patient}")];
+            StateBinding::new(&principal, &McpRequest::new("tools/call", Some(params)))
+        };
+        assert!(seal.verify(&text, &of_patient("PT1")).is_none());
+        assert!(of_patient("PT1") != of_patient("PT2") && of_patient("PT1") == of_patient("PT1"));
         assert!(
             binding("a", "tools/call", json!({ "name": "t" }))
                 == binding("a", "tools/call", json!({ "name": "t", "arguments": {} }))

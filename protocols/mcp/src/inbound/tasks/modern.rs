@@ -47,9 +47,8 @@ pub(crate) fn missing_extension() -> RpcError {
     let message =
         format!("declare the extension {TASKS_EXTENSION} in the request's client capabilities");
     RpcError {
-        code: mcp::MISSING_CLIENT_CAPABILITY,
-        message,
         data: to_raw_value(&data).ok(),
+        ..RpcError::new(mcp::MISSING_CLIENT_CAPABILITY, message)
     }
 }
 

@@ -92,7 +92,8 @@ pub(crate) fn stored_request(params: &RequestParams) -> Option<Box<RawValue>> {
         meta.remove(IDEMPOTENCY_KEY_META);
         params.set("_meta", meta);
     }
-    meta::strip_hop_members(&params.to_raw()).ok()
+    // A purpose is judged again when the request is repeated.
+    meta::strip_hop_members(&params.to_raw(), true).ok()
 }
 
 /// Returns the idempotency key of a request, if any.

@@ -1,0 +1,259 @@
+//! Every operation of every protocol with every kind of credential.
+
+mod a2a_rows;
+#[cfg(feature = "grpc")]
+mod grpc;
+mod mail_rows;
+mod mcp_rows;
+mod operation;
+mod site;
+
+use std::collections::BTreeSet;
+
+use callboard::rpc::RESOURCE_METADATA_PATH;
+use futures::StreamExt;
+use futures::stream;
+
+use crate::tidy::rust_files;
+use operation::{Access, Operation, Outcome};
+use site::{BadCredential, Ids, LISTENER_SCOPE, Refusal, Site};
+
+/// Requests with bad credentials that are under way at a time.
+const REQUESTS_MAX: usize = 16;
+
+/// Places that add resources to an HTTP server, and their number. The tables of a place's routes are in the matrix, or its routes are
+/// in [`a2a_rows::public_rows`].
+const RESOURCES: [(&str, usize); 7] = [
+    ("protocols/a2a/src/grpc/mod.rs", 1),
+    ("protocols/a2a/src/inbound/server.rs", 6),
+    ("protocols/mail/src/inbound/mod.rs", 4),
+    ("protocols/mcp/src/inbound/http/bare.rs", 3),
+    ("protocols/mcp/src/inbound/http/mod.rs", 8),
+    ("protocols/rpc/src/serve/token_metadata.rs", 4),
+    ("src/config/kinds/a2a.rs", 3),
+];
+/// Texts that add a resource, or a handler of one.
+const ADDING: [&str; 7] = [
+    "web::resource(",
+    "web::scope(",
+    ".route(web::",
+    "config.route(",
+    "config.service(",
+    "default_service(",
+    ".add_service(",
+];
+
+/// Goal: a credential opens what it is for and nothing else: each operation of MCP, A2A, mail and the bare dialect refuses a missing,
+/// foreign, expired, revoked and forged one, and one that lacks a scope; with another's, an object is as one that isn't there. Method: a row for each
+/// entry of the product's tables, and for each row a request with each credential.
+/// Rows: H-17, H-37.
+#[tokio::test]
+async fn each_operation_with_each_credential() {
+    let site = Site::start().await;
+    let rows = rows(&site.bases);
+    complete(&rows);
+    let mut wrong = refusals(&site, &rows).await;
+    for row in &rows {
+        wrong.extend(foreign_objects(&site, row).await);
+        wrong.extend(right(&site, row).await);
+    }
+    site.end().await;
+    assert!(
+        wrong.is_empty(),
+        "{} cells:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Goal: no route is served that the matrix doesn't know. Method: count the places that add one.
+#[test]
+fn resources_are_added_in_known_places() {
+    let files = rust_files();
+    let folders = ["src/", "actors/", "protocols/"];
+    let is_product = |path: &str| {
+        folders.iter().any(|folder| path.starts_with(folder)) && !path.contains("/tests/")
+    };
+    let products = files.iter().filter(|file| is_product(&file.path));
+    let counted = products.filter_map(|file| {
+        let code = file.text.split("#[cfg(test)]\nmod ").next()?;
+        let counts = ADDING.iter().map(|added| code.matches(added).count());
+        let count: usize = counts.sum();
+        (count > 0).then_some((&*file.path, count))
+    });
+    let counted: BTreeSet<_> = counted.collect();
+    let known: BTreeSet<_> = RESOURCES.into_iter().collect();
+    assert_eq!(counted, known, "give the new routes rows in the matrix");
+}
+
+/// All rows, for listeners with these URLs.
+fn rows(bases: &Ids) -> Vec<Operation> {
+    let mut rows = mcp_rows::rows(bases);
+    rows.extend(a2a_rows::rows(bases));
+    rows.extend(mail_rows::rows(bases));
+    rows.extend(a2a_rows::public_rows(bases));
+    rows
+}
+
+/// Checks that the product's tables and the rows have the same operations.
+fn complete(rows: &[Operation]) {
+    let tables = mcp_rows::names()
+        .chain(a2a_rows::names())
+        .chain(mail_rows::names());
+    let tables: BTreeSet<String> = tables.collect();
+    let public = ["document ", "an inbox "];
+    let listed = rows.iter().map(|row| row.name.clone());
+    let listed: BTreeSet<String> = listed
+        .filter(|name| !public.iter().any(|start| name.starts_with(start)))
+        .collect();
+    let without_row: Vec<_> = tables.difference(&listed).collect();
+    let without_operation: Vec<_> = listed.difference(&tables).collect();
+    assert!(
+        without_row.is_empty() && without_operation.is_empty(),
+        "operations without a row: {without_row:?}; rows without an operation: {without_operation:?}"
+    );
+}
+
+/// Sends each row with each bad credential, and a right one that lacks the row's scope. Returns the wrong cells.
+async fn refusals(site: &Site, rows: &[Operation]) -> Vec<String> {
+    let cells = rows.iter().flat_map(|row| {
+        let all = site.bad.iter();
+        all.map(move |credential| refusal(site, row, credential))
+    });
+    let cells = stream::iter(cells).buffer_unordered(REQUESTS_MAX);
+    cells.filter_map(async |wrong| wrong).collect().await
+}
+
+async fn refusal(site: &Site, row: &Operation, credential: &BadCredential) -> Option<String> {
+    let authorization = credential.authorization.as_deref();
+    let outcome = row.send(site, "alice", authorization, &site.ids[0]).await;
+    let is_right = match (row.access, credential.refusal) {
+        (Access::Public, _) => {
+            let without = row.send(site, "alice", None, &site.ids[0]).await;
+            is_right(row, &outcome) && outcome == without
+        }
+        (Access::Local, Refusal::Missing) => is_right(row, &outcome),
+        // Nobody is told where to get a credential.
+        (Access::Local, _) => outcome.status == 401 && outcome.challenge == "Bearer",
+        (Access::Any | Access::Scope(_), refusal) => is_refused(&outcome, refusal),
+    };
+    (!is_right).then(|| cell(row, credential.name, &outcome))
+}
+
+fn is_refused(outcome: &Outcome, refusal: Refusal) -> bool {
+    is_challenge(outcome, refusal, &format!("scope=\"{LISTENER_SCOPE}\""))
+}
+
+/// Returns whether an answer is this refusal, whose challenge ends with `scope`.
+fn is_challenge(outcome: &Outcome, refusal: Refusal, scope: &str) -> bool {
+    let (status, start) = match refusal {
+        Refusal::Missing => (401, "Bearer resource_metadata=\""),
+        Refusal::Invalid => (401, "Bearer error=\"invalid_token\", resource_metadata=\""),
+        Refusal::Scope => (
+            403,
+            "Bearer error=\"insufficient_scope\", resource_metadata=\"",
+        ),
+    };
+    let Some(rest) = outcome.challenge.strip_prefix(start) else {
+        return false;
+    };
+    // The URL of the listener's metadata, and nothing else.
+    let metadata = rest.strip_suffix(&format!("\", {scope}"));
+    let is_metadata = |url: &str| url.contains(RESOURCE_METADATA_PATH) && !url.contains('"');
+    outcome.status == status && metadata.is_some_and(is_metadata)
+}
+
+/// Sends a row as bob, with each object of alice's and with one that isn't there. Returns the wrong cells.
+async fn foreign_objects(site: &Site, row: &Operation) -> Vec<String> {
+    let [alice, bob] = &site.ids;
+    let mut wrong = Vec::new();
+    if row.access == Access::Public || row.access == Access::Local {
+        return wrong;
+    }
+    let authorization = site.authorization("bob");
+    let named = row.objects(alice);
+    if named.is_empty() {
+        let seen = row.send(site, "bob", Some(&authorization), bob).await;
+        let own = alice.iter().filter(|(name, id)| bob[*name] == **id);
+        let shown = own.filter(|(_, id)| seen.body.contains(&**id));
+        wrong.extend(shown.map(|(name, _)| cell(row, &format!("shows another's {name}"), &seen)));
+    }
+    if row.is_of_claimed_agent() {
+        let claimed = row.send(site, "alice", Some(&authorization), bob).await;
+        if claimed.status != 403 {
+            wrong.push(cell(row, "another's agent id", &claimed));
+        }
+    }
+    for name in named {
+        let (theirs, nobodys) = (&alice[name], unknown(&alice[name]));
+        let mut outcomes = Vec::new();
+        for id in [theirs, &nobodys] {
+            let mut ids = bob.clone();
+            ids.insert(name, id.clone());
+            let mut outcome = row.send(site, "bob", Some(&authorization), &ids).await;
+            outcome.body = outcome.body.replace(id, "ID");
+            outcomes.push(outcome);
+        }
+        let is_refused = outcomes[0].status >= 400 || outcomes[0].code != 0;
+        if !is_refused || outcomes[0] != outcomes[1] {
+            let [theirs, nobodys] = &outcomes[..] else {
+                unreachable!()
+            };
+            wrong.push(cell(row, &format!("another's {name}"), theirs));
+            wrong.push(cell(row, &format!("nobody's {name}"), nobodys));
+        }
+    }
+    wrong
+}
+
+/// Returns an id of the same form that nobody has.
+fn unknown(id: &str) -> String {
+    let (start, last) = id.split_at(id.len() - 1);
+    format!("{start}{}", if last == "0" { "1" } else { "0" })
+}
+
+/// Sends a row with the right credential, and without the scope that it needs if it needs one. Returns the wrong cells.
+async fn right(site: &Site, row: &Operation) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let who = match row.access {
+        Access::Public | Access::Local => return wrong,
+        Access::Any => "alice",
+        Access::Scope(scope) => {
+            let authorization = site.authorization("bob");
+            let outcome = row
+                .send(site, "bob", Some(&authorization), &site.ids[1])
+                .await;
+            let told = format!("scope=\"{LISTENER_SCOPE} {scope}\"");
+            if !is_challenge(&outcome, Refusal::Scope, &told) {
+                wrong.push(cell(row, "wrong scope of the operation", &outcome));
+            }
+            site.caller_with(scope)
+        }
+    };
+    let authorization = site.authorization(who);
+    let outcome = row
+        .send(site, who, Some(&authorization), &site.ids[0])
+        .await;
+    if !is_right(row, &outcome) {
+        wrong.push(cell(row, "right", &outcome));
+    }
+    wrong
+}
+
+fn is_right(row: &Operation, outcome: &Outcome) -> bool {
+    (outcome.status, outcome.code) == row.right
+}
+
+fn cell(row: &Operation, credential: &str, outcome: &Outcome) -> String {
+    let Outcome {
+        status,
+        code,
+        challenge,
+        body,
+    } = outcome;
+    let body: String = body.chars().take(300).collect();
+    format!(
+        "{} / {credential}: {status} {code} {challenge} {body}",
+        row.name
+    )
+}
