@@ -36,6 +36,8 @@ pub struct Endpoint {
     pub path: &'static str,
     /// Name of the echo tool.
     pub tool: &'static str,
+    /// Access token that the clients send; `None` without one.
+    pub token: Option<String>,
 }
 
 /// A client: one connection that has said whatever comes before the first call.
@@ -84,7 +86,10 @@ impl Client {
 
     async fn open(endpoint: &Endpoint, era: Era, number: usize) -> Result<Self, String> {
         let http = Http::open(endpoint.address).await?;
-        let headers = "accept: application/json, text/event-stream\r\n".to_owned();
+        let mut headers = "accept: application/json, text/event-stream\r\n".to_owned();
+        if let Some(token) = &endpoint.token {
+            headers += &format!("authorization: Bearer {token}\r\n");
+        }
         let mut client = Self {
             http,
             endpoint: endpoint.clone(),
@@ -202,6 +207,7 @@ impl Process {
                 address,
                 path: "/mcp",
                 tool: "echo",
+                token: None,
             },
         })
     }

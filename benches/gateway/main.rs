@@ -10,13 +10,19 @@ mod kit;
 mod table;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Parser;
 use echo::{Client, Endpoint, Era, Process};
 use kit::{Measured, calls, resident};
 use rand::seq::SliceRandom;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::json;
 use tempfile::TempDir;
 
 /// Calls a round, over all connections.
@@ -66,10 +72,17 @@ pub enum Contestant {
     McpProxy,
     /// Ours.
     Callboard,
+    /// Ours, whose clients send access tokens.
+    CallboardTokens,
 }
 
 impl Contestant {
-    const ALL: [Self; 3] = [Self::Direct, Self::McpProxy, Self::Callboard];
+    pub const ALL: [Self; 4] = [
+        Self::Direct,
+        Self::McpProxy,
+        Self::Callboard,
+        Self::CallboardTokens,
+    ];
 
     /// The era of its clients in `row`. mcp-proxy knows sessions only, towards either side.
     fn client(self, row: &Row) -> Era {
@@ -138,7 +151,7 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
             .as_ref()
             .is_none_or(|only| row.title().contains(only))
     }) {
-        let mut measured = [const { Vec::new() }; 3];
+        let mut measured = [const { Vec::new() }; Contestant::ALL.len()];
         for _ in 0..arguments.rounds {
             // Another order each round, so that a noisy minute hits all alike.
             let mut order: Vec<Contestant> = contestants().collect();
@@ -155,7 +168,8 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
         (Era::Legacy, "legacy clients"),
         (Era::Modern, "modern clients"),
     ] {
-        for contestant in contestants().filter(|who| *who != Contestant::Direct) {
+        let with_memory = [Contestant::McpProxy, Contestant::Callboard];
+        for contestant in contestants().filter(|who| with_memory.contains(who)) {
             if contestant == Contestant::McpProxy && era == Era::Modern {
                 continue;
             }
@@ -167,6 +181,37 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
         println!("\nshort of the mark");
     }
     Ok(missed && arguments.check)
+}
+
+/// How a listener takes the tokens of [`AccessToken`].
+const AUTH: &str = "[listener.auth]\n[[listener.auth.issuer]]\nname = \"bench\"\nissuer = \"https://issuer.example\"\n\
+                    jwks = \"jwks.json\"\naudiences = [\"bench\"]\n";
+
+/// An access token that is valid for a day, signed with Ed25519.
+struct AccessToken(String);
+
+impl AccessToken {
+    /// Makes a key and writes its public part to `jwks.json` in a folder.
+    fn new(folder: &Path) -> Result<Self, String> {
+        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+        let key = key.and_then(|key| Ok(Ed25519KeyPair::from_pkcs8(key.as_ref())?));
+        let key = key.map_err(|e| e.to_string())?;
+        let public = part(key.public_key().as_ref());
+        let jwks = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] });
+        std::fs::write(folder.join("jwks.json"), jwks.to_string()).map_err(|e| e.to_string())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_err(|e| e.to_string())?.as_secs();
+        let head = json!({ "alg": "EdDSA", "kid": "k", "typ": "at+jwt" });
+        let claims = json!({ "iss": "https://issuer.example", "aud": "bench", "sub": "client", "iat": now, "exp": now + 86_400 });
+        let signed = format!(
+            "{}.{}",
+            part(head.to_string().as_bytes()),
+            part(claims.to_string().as_bytes())
+        );
+        let signature = key.sign(signed.as_bytes());
+        Ok(Self(format!("{signed}.{}", part(signature.as_ref()))))
+    }
 }
 
 /// The servers of a round, ended when this is dropped.
@@ -185,7 +230,14 @@ impl Served {
         let echo = Process::serving("echo")?;
         let url = format!("http://{}{}", echo.endpoint.address, echo.endpoint.path);
         let gateway = match (contestant, &programs.mcp_proxy) {
-            (Contestant::Callboard, _) => {
+            (Contestant::Callboard | Contestant::CallboardTokens, _) => {
+                let token = match contestant {
+                    Contestant::CallboardTokens => Some(AccessToken::new(folder.path())?),
+                    _ => None,
+                };
+                let access = token
+                    .as_ref()
+                    .map_or("anonymous = \"operator\"\n", |_| AUTH);
                 let era = if upstream == Era::Legacy {
                     "legacy"
                 } else {
@@ -193,13 +245,13 @@ impl Served {
                 };
                 write(format!(
                     "[node]\nname = \"gateway\"\n\n[[upstream]]\nid = \"upstream\"\nurl = \"{url}\"\nera = \"{era}\"\n\n\
-                     [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n\
-                     anonymous = \"operator\"\n"
+                     [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n{access}"
                 ))?;
                 let mut command = Command::new(&programs.callboard);
-                Some(Process::announced(
-                    command.arg("serve").arg(&file).arg("--lifeline"),
-                )?)
+                let command = command.arg("serve").arg(&file).arg("--lifeline");
+                let mut process = Process::announced(command)?;
+                process.endpoint.token = token.map(|AccessToken(token)| token);
+                Some(process)
             }
             // The crate `mcp-proxy`, with one backend and all else as it is by default.
             (Contestant::McpProxy, Some(program)) => {
@@ -224,6 +276,7 @@ impl Served {
                         address,
                         path: "/",
                         tool: "up_echo",
+                        token: None,
                     },
                 )?)
             }

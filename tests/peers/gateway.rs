@@ -11,6 +11,11 @@ use crate::kit::{Peers, Target, soon};
 
 const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
 
+/// Path of the program.
+pub fn callboard() -> &'static str {
+    CALLBOARD
+}
+
 /// A topology file.
 pub struct Topology {
     file: PathBuf,
@@ -20,12 +25,21 @@ pub struct Topology {
 impl Topology {
     /// The sections, behind an address of this machine's, or a pipe.
     pub fn new(sections: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("bridge.toml");
+        Self::with_access("anonymous = \"operator\"\n", sections)
+    }
+
+    /// The sections, behind an address that is opened as these lines of its listener say.
+    pub fn with_access(access: &str, sections: &str) -> Self {
         let head = "[node]\nname = \"matrix\"\n";
         let listener =
             "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
-        let text = format!("{head}{listener}anonymous = \"operator\"\n{sections}");
+        Self::of_text(&format!("{head}{listener}{access}{sections}"))
+    }
+
+    /// A file with this text.
+    pub fn of_text(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bridge.toml");
         std::fs::write(&file, text).unwrap();
         Self {
             file,
@@ -52,7 +66,7 @@ pub struct Gateway {
     /// Agents with the addresses of each.
     urls: Vec<(String, String)>,
     child: Child,
-    _topology: Topology,
+    topology: Topology,
 }
 
 impl Gateway {
@@ -80,7 +94,7 @@ impl Gateway {
         Self {
             urls,
             child,
-            _topology: topology,
+            topology,
         }
     }
 
@@ -112,6 +126,21 @@ impl Gateway {
             .unwrap_or_else(|| panic!("no {id} at {end}: {:?}", self.urls))
             .1
             .clone()
+    }
+
+    /// Host and port of the first listener.
+    pub fn authority(&self) -> String {
+        let (_, url) = &self.urls[0];
+        url.split('/').nth(2).unwrap().to_owned()
+    }
+
+    /// Returns the audit's entries of an event.
+    pub async fn audit(&self, event: &str) -> String {
+        let mut show = Command::new(CALLBOARD);
+        show.args(["audit", "show", "--event", event, "--topology"]);
+        show.arg(&self.topology.file).kill_on_drop(true);
+        let shown = soon("the audit", show.output()).await.unwrap();
+        String::from_utf8(shown.stdout).unwrap()
     }
 
     /// Ends it, as whoever started it would.

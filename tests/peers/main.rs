@@ -32,6 +32,16 @@ mod filesystem;
 mod fastmcp;
 // The inspector's command line.
 mod inspector;
+// An ACME authority.
+#[cfg(feature = "acme")]
+mod acme;
+// An authorization server.
+mod oidc;
+// Authorities, and certificates that they issue.
+#[path = "../kit/certificates.rs"]
+mod certificates;
+// Reverse proxies, with the settings of the documentation.
+mod proxies;
 // A client's pipe to a server elsewhere.
 mod remote;
 

@@ -23,6 +23,7 @@ const NODE_PACKAGES: &[&str] = &[
     "@modelcontextprotocol/server@2.4.0",
     "@a2a-js/sdk@1.3.0",
     "express@5.3.0",
+    "oidc-provider@9.13.3",
 ];
 /// A Python environment: its folder, and its packages.
 type PythonEnvironment = (&'static str, &'static [&'static str]);
@@ -75,7 +76,7 @@ const PYTHON_ENVIRONMENTS_HEAVY: &[PythonEnvironment] = &[
     ),
 ];
 /// The variable that tells tests that those are there, too, and what the names of their tests begin with.
-const HEAVY: (&str, &str) = ("CALLBOARD_PEERS_HEAVY", "a2a::heavy::");
+const HEAVY: (&str, &str) = ("CALLBOARD_PEERS_HEAVY", "::heavy::");
 /// The Rust SDK of A2A, and callboard's way to it: a package outside the workspace.
 pub const RUST: &str = "tests/peers/a2a-rust/Cargo.toml";
 /// The engine that runs a language model on the processor; what it's built of is a package a platform.
@@ -122,11 +123,12 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Those in Python, too, and a language model.
+    /// Those in Python, too, a language model, and reverse proxies.
     pub fn downloaded() -> Outcome<Self> {
         let peers = Self::with_node()?;
         peers.python(PYTHON_ENVIRONMENTS)?;
         peers.language_model()?;
+        tools::proxies()?;
         Ok(peers)
     }
 
@@ -231,7 +233,17 @@ pub fn install() -> Outcome {
 pub fn heavy() -> Outcome {
     let (peers, (variable, tests)) = (Peers::none(), HEAVY);
     peers.python(PYTHON_ENVIRONMENTS_HEAVY)?;
-    let mut test = cargo(&["test", "--package", "callboard", "--test", "peers", tests]);
+    tools::pebble()?;
+    let mut test = cargo(&[
+        "test",
+        "--package",
+        "callboard",
+        "--features",
+        "acme",
+        "--test",
+        "peers",
+        tests,
+    ]);
     test.env(VARIABLE, peers.home()).env(variable, "1");
     run(test)
 }
@@ -241,6 +253,7 @@ pub fn rust_peer(options: &[&str]) -> Outcome<PathBuf> {
     let home = target().join("a2a-rust");
     let mut build = cargo(&[&["build", "--locked", "--manifest-path", RUST], options].concat());
     build.env("CARGO_TARGET_DIR", &home);
+    build.env("RUSTFLAGS", "--deny warnings");
     run(build)?;
     let profile = if options.contains(&"--release") {
         "release"

@@ -31,6 +31,28 @@ pub fn npm() -> Outcome {
     of_distribution("npm", &["npm"])
 }
 
+/// Installs the distribution's reverse proxies, whose settings docs/proxies.md has.
+pub fn proxies() -> Outcome {
+    for (package, program) in [
+        ("nginx-light", "/usr/sbin/nginx"),
+        ("haproxy", "/usr/sbin/haproxy"),
+        ("caddy", "/usr/bin/caddy"),
+    ] {
+        if !std::path::Path::new(program).exists() {
+            install(package, &[package])?;
+        }
+    }
+    Ok(())
+}
+
+/// Installs the distribution's pebble, an ACME authority for tests.
+pub fn pebble() -> Outcome {
+    match std::path::Path::new("/usr/bin/pebble").exists() {
+        true => Ok(()),
+        false => install("pebble", &["pebble"]),
+    }
+}
+
 /// Installs a program of the distribution as root; otherwise the error has the command.
 fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
     if present(name, &["--version"]) {
