@@ -77,6 +77,7 @@ pub enum Contestant {
 }
 
 impl Contestant {
+    /// All of them, in the order of the table's columns.
     pub const ALL: [Self; 4] = [
         Self::Direct,
         Self::McpProxy,

@@ -30,8 +30,13 @@ const NEW_CONFIG_01: &str =
 const NOT_CANCELABLE: i64 = -32_002;
 const UNSUPPORTED: i64 = -32_004;
 
-/// Method, params and error code over JSON-RPC, by version. The task has ended.
-const RPC: &[(Dialect, &[(&str, &str, i64)])] = &[
+/// Method, params and error code over JSON-RPC.
+type RpcRow = (&'static str, &'static str, i64);
+/// HTTP method, path, body and status over HTTP+JSON.
+type RestRow = (&'static str, &'static str, &'static str, u16);
+
+/// Methods over JSON-RPC, by version. The task has ended.
+const RPC: &[(Dialect, &[RpcRow])] = &[
     (
         Dialect::V10,
         &[
@@ -81,8 +86,8 @@ const RPC: &[(Dialect, &[(&str, &str, i64)])] = &[
     ),
 ];
 
-/// HTTP method, path, body and status over HTTP+JSON, by version. The task has ended.
-const REST: &[(Dialect, &[(&str, &str, &str, u16)])] = &[
+/// Paths over HTTP+JSON, by version. The task has ended.
+const REST: &[(Dialect, &[RestRow])] = &[
     (
         Dialect::V10,
         &[
