@@ -219,7 +219,7 @@ impl ListenerTlsDeclaration {
             problems.error(tree.span_of("tls"), format!("`tls`: {error}"));
         }
         let ca = self.acme.as_ref().and_then(|acme| acme.ca.as_deref());
-        if let Some(Err(error)) = ca.map(|file| ClientTls::default().with_ca(file)) {
+        if let Err(error) = client_tls(ca) {
             problems.error(tree.span_of("tls"), format!("`tls`: `acme`: {error}"));
         }
     }
@@ -246,7 +246,7 @@ pub(super) fn check_ca_file(
     tree: &ConfigTree,
     problems: &mut ProblemCollector<'_>,
 ) {
-    if let Some(Err(error)) = ca.map(|file| ClientTls::default().with_ca(file)) {
+    if let Err(error) = client_tls(ca) {
         problems.error(tree.span_of("ca"), format!("`ca`: {error}"));
     }
 }

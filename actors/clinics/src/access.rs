@@ -6,7 +6,8 @@
 //! that serves these agents by itself has to see to that.
 
 use callboard_message::{
-    DataClass, Failure, PATIENT_SCOPE_PREFIX, Principal, PrincipalKind, TENANT_SCOPE_PREFIX,
+    DataClass, Failure, PATIENT_LEVEL_SCOPE_PREFIX, PATIENT_SCOPE_PREFIX, Principal, PrincipalKind,
+    TENANT_SCOPE_PREFIX,
 };
 use callboard_runtime::{AuditEntry, Context};
 
@@ -14,8 +15,6 @@ use callboard_runtime::{AuditEntry, Context};
 const HMCP_ALL_SCOPE: &str = "hmcp:*";
 /// Scope of HMCP for reading and writing the data of the credential's patient.
 const HMCP_PATIENT_ALL_SCOPE: &str = "patient/hmcp:*";
-/// Prefix of scopes for the credential's patient, of HMCP and of others (SMART on FHIR).
-const PATIENT_LEVEL_PREFIX: &str = "patient/";
 
 /// Access that a request to an HMCP agent needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +156,7 @@ pub(crate) fn check_clinic(
     check_tenant(principal, tenant)?;
     let mut limiting = principal.scopes.iter();
     let is_limited = limiting.any(|scope| {
-        scope.starts_with(PATIENT_SCOPE_PREFIX) || scope.starts_with(PATIENT_LEVEL_PREFIX)
+        scope.starts_with(PATIENT_SCOPE_PREFIX) || scope.starts_with(PATIENT_LEVEL_SCOPE_PREFIX)
     });
     let reads_all = [HmcpAccess::Read.scope(), HMCP_ALL_SCOPE];
     if principal.is_operator_or_system()

@@ -11,6 +11,10 @@ pub const TENANT_SCOPE_PREFIX: &str = "tenant:";
 /// Prefix of the scope that names the patient of a credential, as the launch context of SMART on
 /// FHIR does.
 pub const PATIENT_SCOPE_PREFIX: &str = "patient:";
+/// Prefix of scopes for the data of the credential's patient, of HMCP and of others (SMART on FHIR).
+pub const PATIENT_LEVEL_SCOPE_PREFIX: &str = "patient/";
+/// Prefix of HMCP's scopes for the data of all patients.
+const HMCP_SCOPE_PREFIX: &str = "hmcp:";
 /// Prefix of the scope with which a credential may claim a purpose.
 pub const PURPOSE_SCOPE_PREFIX: &str = "purpose:";
 
@@ -131,8 +135,8 @@ impl Principal {
             let prefixes = [
                 TENANT_SCOPE_PREFIX,
                 PATIENT_SCOPE_PREFIX,
-                "patient/",
-                "hmcp:",
+                PATIENT_LEVEL_SCOPE_PREFIX,
+                HMCP_SCOPE_PREFIX,
             ];
             prefixes.iter().any(|prefix| scope.starts_with(prefix))
         };

@@ -74,7 +74,7 @@ where
                 async move { stopping.notified().await }
             })
             .keep_alive(limits.keep_alive)
-            .client_request_timeout(limits.headers_timeout)
+            .client_request_timeout(setup.headers_timeout)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             // A client that closes its side has left: its call is dropped, which cancels it.
             .h1_allow_half_closed(false)

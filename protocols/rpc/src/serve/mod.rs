@@ -173,7 +173,6 @@ struct ServerLimits {
     workers: usize,
     /// Maximum number of connections of one worker.
     connections_max: usize,
-    headers_timeout: Duration,
     keep_alive: Duration,
     drain_seconds: u64,
 }
@@ -185,7 +184,6 @@ impl ServerLimits {
         Self {
             workers,
             connections_max: listen.connections_max.div_ceil(workers),
-            headers_timeout: listen.headers_timeout.max(HEADERS_TIMEOUT_MIN),
             keep_alive: listen.keep_alive,
             drain_seconds: u64::try_from(drain_seconds).unwrap_or(u64::MAX),
         }

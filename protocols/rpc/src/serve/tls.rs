@@ -69,14 +69,8 @@ impl ListenerTls {
         files: TlsFiles,
         poll_interval: Duration,
     ) -> Result<Self, TlsFileError> {
-        Ok(Self {
-            source: CertificateSource::Files(Arc::new(ReloadingServerConfig::open(
-                files,
-                poll_interval,
-            )?)),
-            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
-            handshakes_max: HANDSHAKES_MAX_DEFAULT,
-        })
+        let files = ReloadingServerConfig::open(files, poll_interval)?;
+        Ok(Self::from_source(CertificateSource::Files(Arc::new(files))))
     }
 
     /// Takes the certificate with these settings from `registry`, with the default limits. Must be called
@@ -89,11 +83,16 @@ impl ListenerTls {
         settings: &crate::AcmeSettings,
         registry: &crate::AcmeRegistry,
     ) -> Result<Self, TlsFileError> {
-        Ok(Self {
-            source: CertificateSource::Acme(registry.certificate(settings)?),
+        let certificate = registry.certificate(settings)?;
+        Ok(Self::from_source(CertificateSource::Acme(certificate)))
+    }
+
+    fn from_source(source: CertificateSource) -> Self {
+        Self {
+            source,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             handshakes_max: HANDSHAKES_MAX_DEFAULT,
-        })
+        }
     }
 
     /// Sets the time within which a client must complete the handshake.

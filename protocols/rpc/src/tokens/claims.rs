@@ -1,5 +1,7 @@
 //! Tokens in their parts (RFC 7515), and their claims (RFC 7519, RFC 9068).
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::{
@@ -20,9 +22,9 @@ pub const TOKEN_PRINCIPAL_BYTES_MAX: usize = 128;
 pub const TOKEN_CLOCK_LEEWAY_S: u32 = 60;
 /// Prefix of the scope that a role becomes. A token's own scopes with it are ignored.
 pub const ROLE_SCOPE_PREFIX: &str = "role:";
-/// Prefixes of scopes that a token can't have by its own scopes: those that its claims become.
-const RESERVED_SCOPE_PREFIXES: [&str; 3] =
-    [ROLE_SCOPE_PREFIX, TENANT_SCOPE_PREFIX, PATIENT_SCOPE_PREFIX];
+/// Prefixes of scopes that a token can't have by its own scopes, and which are ignored there: those that
+/// its claims become, and whose loss narrows what it opens.
+const RESERVED_SCOPE_PREFIXES: [&str; 2] = [ROLE_SCOPE_PREFIX, TENANT_SCOPE_PREFIX];
 
 /// Accepted types of a token (`typ`). A token without a type is accepted too.
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
@@ -174,6 +176,12 @@ impl<'a> UnverifiedToken<'a> {
             .filter(|algorithm| allowed.contains(algorithm))
             .ok_or(TokenError::Algorithm)
     }
+}
+
+/// Returns the current time in seconds since the Unix epoch.
+pub(super) fn unix_time() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
 }
 
 /// Checks the times of a token and returns that of its expiry. `now` and the result are in seconds

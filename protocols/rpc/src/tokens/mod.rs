@@ -16,7 +16,6 @@ mod jwk;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use callboard_message::Principal;
 use derive_more::Debug;
@@ -35,7 +34,7 @@ pub use introspection::{
     INTROSPECTING_ISSUERS_MAX, INTROSPECTION_BYTES_MAX, INTROSPECTIONS_MAX, NEW_INTROSPECTIONS_MAX,
     REFUSED_TOKENS_MAX, REFUSED_TOKENS_WINDOW,
 };
-use introspection::{Introspector, TokenHash};
+use introspection::{TokenHash, TokenIntrospector};
 use issuer::ValidClaims;
 pub use issuer::{
     INTROSPECTION_AGE_DEFAULT, INTROSPECTION_TIMEOUT, IntrospectionLimits,
@@ -58,7 +57,7 @@ pub struct TokenVerifier {
     #[debug(skip)]
     verified: Mutex<HashMap<TokenHash, VerifiedToken>>,
     /// `None` if no issuer has an introspection endpoint.
-    introspector: Option<Arc<Introspector>>,
+    introspector: Option<Arc<TokenIntrospector>>,
 }
 
 #[derive(Debug)]
@@ -87,7 +86,7 @@ enum VerificationRoute<'a> {
         keys: &'a Arc<IssuerKeys>,
     },
     /// By introspection at the issuer that it names; `None` for a token that names none.
-    Introspection(&'a Arc<Introspector>, Option<&'a str>),
+    Introspection(&'a Arc<TokenIntrospector>, Option<&'a str>),
 }
 
 impl TokenVerifier {
@@ -112,7 +111,7 @@ impl TokenVerifier {
             }
         });
         let issuers: Vec<_> = issuers.collect();
-        let introspector = Introspector::new(issuers.iter().map(|issuer| &issuer.settings));
+        let introspector = TokenIntrospector::new(issuers.iter().map(|issuer| &issuer.settings));
         Self {
             issuers,
             resource,
@@ -280,8 +279,7 @@ impl BearerVerifier for Arc<TokenVerifier> {
         if !self.is_access_token(token) {
             return None;
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let verified = self.verify_at(token, since.unwrap_or_default().as_secs_f64());
+        let verified = self.verify_at(token, claims::unix_time());
         Some(verified.map_err(|error| {
             callboard_message::log::debug!(%error, "refused an access token");
             match error {

@@ -9,7 +9,7 @@ mod quota;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use callboard_message::Principal;
 use derive_more::Debug;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::claims::{TOKEN_CLOCK_LEEWAY_S, TokenError};
+use super::claims::{TOKEN_CLOCK_LEEWAY_S, TokenError, unix_time};
 use super::issuer::{
     IntrospectionLimits, REFUSED_INTROSPECTION_AGE_DEFAULT, TokenIssuer, ValidClaims,
 };
@@ -42,7 +42,7 @@ pub(super) type TokenHash = [u8; 32];
 
 /// Introspection of the tokens of a listener.
 #[derive(Debug)]
-pub(super) struct Introspector {
+pub(super) struct TokenIntrospector {
     endpoints: Vec<IntrospectionEndpoint>,
     #[debug(skip)]
     state: Mutex<IntrospectorState>,
@@ -102,6 +102,13 @@ impl IntrospectorState {
         active.or_else(|| self.refused.fresh(hash, now))
     }
 
+    /// Whether a token was active and has expired since. `now` is in seconds since the Unix epoch.
+    fn has_expired(&self, hash: &TokenHash, now: f64) -> bool {
+        let before = self.active.0.get(hash);
+        let claims = before.and_then(|token| token.claims.as_ref().ok());
+        claims.is_some_and(|claims| claims.expires <= now)
+    }
+
     fn record(&mut self, hash: TokenHash, token: IntrospectedToken, now: Instant) {
         if token.claims.is_ok() {
             self.refused.0.remove(&hash);
@@ -113,7 +120,7 @@ impl IntrospectorState {
     }
 }
 
-impl Introspector {
+impl TokenIntrospector {
     /// Creates the introspection of the tokens of `issuers`; `None` if none of them has an endpoint.
     pub(super) fn new<'a>(issuers: impl Iterator<Item = &'a Arc<TokenIssuer>>) -> Option<Self> {
         let endpoints: Vec<_> = issuers.filter_map(IntrospectionEndpoint::of).collect();
@@ -136,10 +143,7 @@ impl Introspector {
 
     /// Returns the error for a token without a recent answer. `now` is in seconds since the Unix epoch.
     pub(super) fn unknown(&self, hash: &TokenHash, now: f64) -> TokenError {
-        let state = self.state.lock();
-        let before = state.active.0.get(hash);
-        let claims = before.and_then(|token| token.claims.as_ref().ok());
-        match claims.is_some_and(|claims| claims.expires <= now) {
+        match self.state.lock().has_expired(hash, now) {
             true => TokenError::Expired,
             false => TokenError::NotIntrospected,
         }
@@ -194,11 +198,10 @@ impl Introspector {
         if let Some(ended) = state.running.get(&hash) {
             return Some((ended.clone(), None));
         }
-        let before = state.active.0.get(&hash);
-        let claims = before.and_then(|token| token.claims.as_ref().ok());
-        if claims.is_some_and(|claims| claims.expires <= unix_time()) {
+        if state.has_expired(&hash, unix_time()) {
             return None;
         }
+        let before = state.active.0.get(&hash);
         let purpose = match before {
             Some(_) => IntrospectionPurpose::Renewal,
             None => IntrospectionPurpose::New(peer),
@@ -291,12 +294,6 @@ impl Introspector {
     }
 }
 
-/// Returns the time in seconds since the Unix epoch.
-fn unix_time() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
-}
-
 /// Returns the time for which the answer that a token is active counts: not past its expiry. If that
 /// has passed already, by clocks that differ, the answer counts shortly. `now` is in seconds since
 /// the Unix epoch.
@@ -312,7 +309,7 @@ fn answer_age(claims: &ValidClaims, limits: &IntrospectionLimits, now: f64) -> D
 
 /// An introspection in progress. Its end, also by an abort, is announced when it is dropped.
 struct RunningIntrospection {
-    introspector: Arc<Introspector>,
+    introspector: Arc<TokenIntrospector>,
     hash: TokenHash,
     purpose: IntrospectionPurpose,
     /// Number of the endpoint that knew the token before, which alone is asked.
