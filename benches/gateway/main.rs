@@ -5,6 +5,10 @@
 
 #[path = "../echo.rs"]
 mod echo;
+// An authorization server of the tests, of which the keys are needed.
+#[path = "../../tests/kit/issuer.rs"]
+#[expect(dead_code, reason = "the tests need more of it")]
+mod issuer;
 #[path = "../kit.rs"]
 mod kit;
 mod table;
@@ -12,16 +16,12 @@ mod table;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Parser;
 use echo::{Client, Endpoint, Era, Process};
+use issuer::{SigningKey, now_s};
 use kit::{Measured, calls, resident};
 use rand::seq::SliceRandom;
-use ring::rand::SystemRandom;
-use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -184,35 +184,20 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
     Ok(missed && arguments.check)
 }
 
-/// How a listener takes the tokens of [`AccessToken`].
+/// How a listener takes the tokens of [`access_token`].
 const AUTH: &str = "[listener.auth]\n[[listener.auth.issuer]]\nname = \"bench\"\nissuer = \"https://issuer.example\"\n\
                     jwks = \"jwks.json\"\naudiences = [\"bench\"]\n";
 
-/// An access token that is valid for a day, signed with Ed25519.
-struct AccessToken(String);
-
-impl AccessToken {
-    /// Makes a key and writes its public part to `jwks.json` in a folder.
-    fn new(folder: &Path) -> Result<Self, String> {
-        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-        let key = key.and_then(|key| Ok(Ed25519KeyPair::from_pkcs8(key.as_ref())?));
-        let key = key.map_err(|e| e.to_string())?;
-        let public = part(key.public_key().as_ref());
-        let jwks = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] });
-        std::fs::write(folder.join("jwks.json"), jwks.to_string()).map_err(|e| e.to_string())?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_err(|e| e.to_string())?.as_secs();
-        let head = json!({ "alg": "EdDSA", "kid": "k", "typ": "at+jwt" });
-        let claims = json!({ "iss": "https://issuer.example", "aud": "bench", "sub": "client", "iat": now, "exp": now + 86_400 });
-        let signed = format!(
-            "{}.{}",
-            part(head.to_string().as_bytes()),
-            part(claims.to_string().as_bytes())
-        );
-        let signature = key.sign(signed.as_bytes());
-        Ok(Self(format!("{signed}.{}", part(signature.as_ref()))))
-    }
+/// Makes a key, writes its public part to `jwks.json` in a folder, and returns an access token that is valid
+/// for a day.
+fn access_token(folder: &Path) -> Result<String, String> {
+    let key = SigningKey::new("k", "EdDSA");
+    let jwks = json!({ "keys": [key.jwk()] }).to_string();
+    std::fs::write(folder.join("jwks.json"), jwks).map_err(|e| e.to_string())?;
+    let now = now_s();
+    Ok(key.token(&json!({
+        "iss": "https://issuer.example", "aud": "bench", "sub": "client", "iat": now, "exp": now + 86_400,
+    })))
 }
 
 /// The servers of a round, ended when this is dropped.
@@ -233,7 +218,7 @@ impl Served {
         let gateway = match (contestant, &programs.mcp_proxy) {
             (Contestant::Callboard | Contestant::CallboardTokens, _) => {
                 let token = match contestant {
-                    Contestant::CallboardTokens => Some(AccessToken::new(folder.path())?),
+                    Contestant::CallboardTokens => Some(access_token(folder.path())?),
                     _ => None,
                 };
                 let access = token
@@ -251,7 +236,7 @@ impl Served {
                 let mut command = Command::new(&programs.callboard);
                 let command = command.arg("serve").arg(&file).arg("--lifeline");
                 let mut process = Process::announced(command)?;
-                process.endpoint.token = token.map(|AccessToken(token)| token);
+                process.endpoint.token = token;
                 Some(process)
             }
             // The crate `mcp-proxy`, with one backend and all else as it is by default.

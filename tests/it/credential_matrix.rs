@@ -15,8 +15,8 @@ use futures::StreamExt;
 use futures::stream;
 
 use crate::tidy::rust_files;
-use operation::{Access, Operation, Outcome};
-use site::{BadCredential, Ids, LISTENER_SCOPE, Refusal, Site};
+use operation::{MatrixRow, RequiredAccess, RowOutcome};
+use site::{BadCredential, ExpectedRefusal, Ids, LISTENER_SCOPE, TestNode};
 
 /// Requests with bad credentials that are under way at a time.
 const REQUESTS_MAX: usize = 16;
@@ -49,7 +49,7 @@ const ADDING: [&str; 7] = [
 /// Rows: H-17, H-37.
 #[tokio::test]
 async fn each_operation_with_each_credential() {
-    let site = Site::start().await;
+    let site = TestNode::start().await;
     let rows = rows(&site.bases);
     complete(&rows);
     let mut wrong = refusals(&site, &rows).await;
@@ -87,7 +87,7 @@ fn resources_are_added_in_known_places() {
 }
 
 /// All rows, for listeners with these URLs.
-fn rows(bases: &Ids) -> Vec<Operation> {
+fn rows(bases: &Ids) -> Vec<MatrixRow> {
     let mut rows = mcp_rows::rows(bases);
     rows.extend(a2a_rows::rows(bases));
     rows.extend(mail_rows::rows(bases));
@@ -96,7 +96,7 @@ fn rows(bases: &Ids) -> Vec<Operation> {
 }
 
 /// Checks that the product's tables and the rows have the same operations.
-fn complete(rows: &[Operation]) {
+fn complete(rows: &[MatrixRow]) {
     let tables = mcp_rows::names()
         .chain(a2a_rows::names())
         .chain(mail_rows::names());
@@ -115,7 +115,7 @@ fn complete(rows: &[Operation]) {
 }
 
 /// Sends each row with each bad credential, and a right one that lacks the row's scope. Returns the wrong cells.
-async fn refusals(site: &Site, rows: &[Operation]) -> Vec<String> {
+async fn refusals(site: &TestNode, rows: &[MatrixRow]) -> Vec<String> {
     let cells = rows.iter().flat_map(|row| {
         let all = site.bad.iter();
         all.map(move |credential| refusal(site, row, credential))
@@ -124,32 +124,32 @@ async fn refusals(site: &Site, rows: &[Operation]) -> Vec<String> {
     cells.filter_map(async |wrong| wrong).collect().await
 }
 
-async fn refusal(site: &Site, row: &Operation, credential: &BadCredential) -> Option<String> {
+async fn refusal(site: &TestNode, row: &MatrixRow, credential: &BadCredential) -> Option<String> {
     let authorization = credential.authorization.as_deref();
     let outcome = row.send(site, "alice", authorization, &site.ids[0]).await;
     let is_right = match (row.access, credential.refusal) {
-        (Access::Public, _) => {
+        (RequiredAccess::Public, _) => {
             let without = row.send(site, "alice", None, &site.ids[0]).await;
             is_right(row, &outcome) && outcome == without
         }
-        (Access::Local, Refusal::Missing) => is_right(row, &outcome),
+        (RequiredAccess::Local, ExpectedRefusal::Missing) => is_right(row, &outcome),
         // Nobody is told where to get a credential.
-        (Access::Local, _) => outcome.status == 401 && outcome.challenge == "Bearer",
-        (Access::Any | Access::Scope(_), refusal) => is_refused(&outcome, refusal),
+        (RequiredAccess::Local, _) => outcome.status == 401 && outcome.challenge == "Bearer",
+        (RequiredAccess::Any | RequiredAccess::Scope(_), refusal) => is_refused(&outcome, refusal),
     };
     (!is_right).then(|| cell(row, credential.name, &outcome))
 }
 
-fn is_refused(outcome: &Outcome, refusal: Refusal) -> bool {
+fn is_refused(outcome: &RowOutcome, refusal: ExpectedRefusal) -> bool {
     is_challenge(outcome, refusal, &format!("scope=\"{LISTENER_SCOPE}\""))
 }
 
 /// Returns whether an answer is this refusal, whose challenge ends with `scope`.
-fn is_challenge(outcome: &Outcome, refusal: Refusal, scope: &str) -> bool {
+fn is_challenge(outcome: &RowOutcome, refusal: ExpectedRefusal, scope: &str) -> bool {
     let (status, start) = match refusal {
-        Refusal::Missing => (401, "Bearer resource_metadata=\""),
-        Refusal::Invalid => (401, "Bearer error=\"invalid_token\", resource_metadata=\""),
-        Refusal::Scope => (
+        ExpectedRefusal::Missing => (401, "Bearer resource_metadata=\""),
+        ExpectedRefusal::Invalid => (401, "Bearer error=\"invalid_token\", resource_metadata=\""),
+        ExpectedRefusal::Scope => (
             403,
             "Bearer error=\"insufficient_scope\", resource_metadata=\"",
         ),
@@ -164,10 +164,10 @@ fn is_challenge(outcome: &Outcome, refusal: Refusal, scope: &str) -> bool {
 }
 
 /// Sends a row as bob, with each object of alice's and with one that isn't there. Returns the wrong cells.
-async fn foreign_objects(site: &Site, row: &Operation) -> Vec<String> {
+async fn foreign_objects(site: &TestNode, row: &MatrixRow) -> Vec<String> {
     let [alice, bob] = &site.ids;
     let mut wrong = Vec::new();
-    if row.access == Access::Public || row.access == Access::Local {
+    if row.access == RequiredAccess::Public || row.access == RequiredAccess::Local {
         return wrong;
     }
     let authorization = site.authorization("bob");
@@ -213,18 +213,18 @@ fn unknown(id: &str) -> String {
 }
 
 /// Sends a row with the right credential, and without the scope that it needs if it needs one. Returns the wrong cells.
-async fn right(site: &Site, row: &Operation) -> Vec<String> {
+async fn right(site: &TestNode, row: &MatrixRow) -> Vec<String> {
     let mut wrong = Vec::new();
     let who = match row.access {
-        Access::Public | Access::Local => return wrong,
-        Access::Any => "alice",
-        Access::Scope(scope) => {
+        RequiredAccess::Public | RequiredAccess::Local => return wrong,
+        RequiredAccess::Any => "alice",
+        RequiredAccess::Scope(scope) => {
             let authorization = site.authorization("bob");
             let outcome = row
                 .send(site, "bob", Some(&authorization), &site.ids[1])
                 .await;
             let told = format!("scope=\"{LISTENER_SCOPE} {scope}\"");
-            if !is_challenge(&outcome, Refusal::Scope, &told) {
+            if !is_challenge(&outcome, ExpectedRefusal::Scope, &told) {
                 wrong.push(cell(row, "wrong scope of the operation", &outcome));
             }
             site.caller_with(scope)
@@ -240,12 +240,12 @@ async fn right(site: &Site, row: &Operation) -> Vec<String> {
     wrong
 }
 
-fn is_right(row: &Operation, outcome: &Outcome) -> bool {
+fn is_right(row: &MatrixRow, outcome: &RowOutcome) -> bool {
     (outcome.status, outcome.code) == row.right
 }
 
-fn cell(row: &Operation, credential: &str, outcome: &Outcome) -> String {
-    let Outcome {
+fn cell(row: &MatrixRow, credential: &str, outcome: &RowOutcome) -> String {
+    let RowOutcome {
         status,
         code,
         challenge,

@@ -2,29 +2,14 @@
 
 /// With what `cargo xtask peers --heavy` installs.
 mod heavy {
-    use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use reqwest::{Certificate, Client};
     use serde_json::json;
 
     use crate::certificates::{Authority, LOCAL};
-    use crate::gateway::{Gateway, Topology};
-    use crate::kit::{Served, heavy_peers, soon, with};
-
-    const ECHO: &str = "[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n";
-
-    fn free_port() -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    }
-
-    fn trusting(pem: &[u8]) -> Client {
-        let ca = Certificate::from_pem(pem).unwrap();
-        let client = Client::builder().no_proxy().add_root_certificate(ca);
-        client.build().unwrap()
-    }
+    use crate::gateway::{ECHO, Gateway, Topology};
+    use crate::kit::{Served, free_port, heavy_peers, soon, trusting, with};
 
     /// Goal: a listener gets its certificate from an ACME authority, which checks the name at the listener,
     /// and keeps it for its owner alone. Method: pebble; a client that trusts pebble's root only, before and
@@ -60,10 +45,10 @@ mod heavy {
             path("acme").display()
         );
         let node = Gateway::start(&peers, Topology::of_text(&text)).await;
-        let roots = trusting(&std::fs::read(&ca).unwrap());
+        let roots = trusting(&std::fs::read(&ca).unwrap()).build().unwrap();
         let root = roots.get(format!("https://127.0.0.1:{management}/roots/0"));
         let root = soon("the root", root.send()).await.unwrap();
-        let client = trusting(&root.bytes().await.unwrap());
+        let client = trusting(&root.bytes().await.unwrap()).build().unwrap();
         let url = format!("https://localhost:{listener}/mcp");
         let reached = async { while client.get(&url).send().await.is_err() {} };
         soon("the certificate", reached).await;

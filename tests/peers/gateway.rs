@@ -11,6 +11,9 @@ use crate::kit::{Peers, Target, soon};
 
 const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
 
+/// The section of an agent that echoes, without a program of its own.
+pub const ECHO: &str = "[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n";
+
 /// Path of the program.
 pub fn callboard() -> &'static str {
     CALLBOARD

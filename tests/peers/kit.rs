@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use actix_web::dev::{Server, ServerHandle};
 use callboard::System;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -168,11 +168,7 @@ pub struct Served {
 impl Served {
     /// Starts what `command` makes of a free port, and waits until it listens.
     pub async fn start(command: impl FnOnce(u16) -> Command) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let mut child = command(port)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -199,6 +195,27 @@ impl Served {
     pub fn url(&self, scheme: &str, path: &str) -> String {
         format!("{scheme}://127.0.0.1:{}{path}", self.port)
     }
+}
+
+/// A port that nobody has now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A client that trusts the authority in this PEM file, before it is built.
+pub fn trusting(ca: &[u8]) -> reqwest::ClientBuilder {
+    let ca = reqwest::Certificate::from_pem(ca).unwrap();
+    reqwest::Client::builder()
+        .no_proxy()
+        .add_root_certificate(ca)
+}
+
+/// Params and envelope of `initialize` of the legacy era.
+pub fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    } })
 }
 
 /// A server of ours in this process: it serves as long as this is held.

@@ -1,17 +1,14 @@
 //! Access tokens of oidc-provider: clients register there, get tokens for a listener, and call it.
 
-use std::path::Path;
-
-use reqwest::{Certificate, Client, Identity, RequestBuilder, Response};
+use reqwest::{Client, Identity, RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use crate::certificates::{Authority, LOCAL};
-use crate::gateway::{Gateway, Topology};
-use crate::kit::{Peers, Served, peers, script, soon, with};
+use crate::gateway::{ECHO, Gateway, Topology};
+use crate::kit::{Peers, Served, initialize, peers, script, soon, trusting, with};
 
 const AUDIENCE: &str = "https://agents.example";
 const AUDIENCE_OPAQUE: &str = "https://agents.example/opaque";
-const ECHO: &str = "[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n";
 
 /// The authorization server, and a client that trusts it.
 struct OidcProvider {
@@ -33,7 +30,7 @@ impl OidcProvider {
             with(command, [issued.certificate, issued.key])
         })
         .await;
-        let http = trusting(&ca).build().unwrap();
+        let http = trusting(&std::fs::read(ca).unwrap()).build().unwrap();
         Self {
             served,
             http,
@@ -87,11 +84,6 @@ impl OidcProvider {
     }
 }
 
-fn trusting(ca: &Path) -> reqwest::ClientBuilder {
-    let ca = Certificate::from_pem(&std::fs::read(ca).unwrap()).unwrap();
-    Client::builder().no_proxy().add_root_certificate(ca)
-}
-
 async fn json_of(request: RequestBuilder) -> Value {
     let response = soon("an answer", request.send()).await.unwrap();
     response.json().await.unwrap()
@@ -99,10 +91,8 @@ async fn json_of(request: RequestBuilder) -> Value {
 
 /// Sends `initialize` with a token.
 async fn opened(gateway: &Gateway, token: &str) -> Response {
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
-    } });
-    let request = Client::new().post(gateway.mcp("echo")).json(&hello);
+    let request = Client::new().post(gateway.mcp("echo"));
+    let request = request.json(&initialize());
     let request = request.header("accept", "application/json, text/event-stream");
     soon("an answer", request.bearer_auth(token).send())
         .await
@@ -183,8 +173,8 @@ async fn tokens_of_oidc_provider() {
         .issue(&["robot"], provider.folder.path(), "robot");
     let pem = [own.certificate, own.key].map(|path| std::fs::read(path).unwrap());
     let identity = Identity::from_pem(&pem.concat()).unwrap();
-    let ca = provider.folder.path().join("ca.pem");
-    let certified = trusting(&ca).identity(identity).build().unwrap();
+    let certified = trusting(&std::fs::read(provider.ca()).unwrap());
+    let certified = certified.identity(identity).build().unwrap();
     let bound = json!({ "tls_client_certificate_bound_access_tokens": true });
     let bound = provider.register(bound).await;
     for (gateway, audience) in [(&signed, AUDIENCE), (&introspected, AUDIENCE_OPAQUE)] {

@@ -3,17 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::{Certificate, Client};
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::certificates::Authority;
-use crate::gateway::{Gateway, Topology, callboard};
-use crate::kit::{Peers, Served, peers, soon, with};
+use crate::gateway::{ECHO, Gateway, Topology, callboard};
+use crate::kit::{Peers, Served, initialize, peers, soon, trusting, with};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/proxies.md");
 const NAME: &str = "agents.example";
-const ECHO: &str = "[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n";
 /// Address of the client, which isn't the proxy's.
 const CLIENT: [u8; 4] = [127, 0, 0, 9];
 
@@ -34,13 +31,13 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
 }
 
 /// A node behind a proxy, with a certificate for [`NAME`] and a key for the node.
-struct Place {
+struct ProxiedNode {
     folder: TempDir,
     ca: PathBuf,
     key: String,
 }
 
-impl Place {
+impl ProxiedNode {
     async fn new(peers: &Peers) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("test authority");
@@ -75,17 +72,13 @@ impl Place {
     /// Checks that clients reach the node through the proxy: by its name, with a key, over TLS, and
     /// from their own address.
     async fn check(&self, proxy: &Served, node: &Gateway) {
-        let ca = Certificate::from_pem(&std::fs::read(&self.ca).unwrap()).unwrap();
         let at = ([127, 0, 0, 1], proxy.port).into();
-        let client = Client::builder().no_proxy().add_root_certificate(ca);
+        let client = trusting(&std::fs::read(&self.ca).unwrap());
         let client = client.resolve(NAME, at).local_address(Some(CLIENT.into()));
         let client = client.build().unwrap();
         let url = format!("https://{NAME}:{}/mcp", proxy.port);
-        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
-        } });
         let post = |key: &str| {
-            let request = client.post(&url).bearer_auth(key).json(&hello);
+            let request = client.post(&url).bearer_auth(key).json(&initialize());
             request.header("accept", "application/json, text/event-stream")
         };
         let opened = soon("a session", post(&self.key).send()).await.unwrap();
@@ -111,7 +104,7 @@ impl Place {
 #[tokio::test]
 async fn behind_nginx() {
     let Some(peers) = peers() else { return };
-    let place = Place::new(&peers).await;
+    let place = ProxiedNode::new(&peers).await;
     let node = place.node(&peers, "").await;
     let [server, map] = &blocks("nginx")[..] else {
         panic!("two blocks")
@@ -147,7 +140,7 @@ async fn behind_nginx() {
 #[tokio::test]
 async fn behind_caddy() {
     let Some(peers) = peers() else { return };
-    let place = Place::new(&peers).await;
+    let place = ProxiedNode::new(&peers).await;
     let node = place.node(&peers, "").await;
     let site = &blocks("caddyfile")[0];
     let site = replaced(site, "127.0.0.1:3001", &node.authority());
@@ -178,7 +171,7 @@ async fn behind_caddy() {
 #[tokio::test]
 async fn behind_haproxy() {
     let Some(peers) = peers() else { return };
-    let place = Place::new(&peers).await;
+    let place = ProxiedNode::new(&peers).await;
     let more = &blocks("toml")[1];
     let more = replaced(more, "trusted_proxies = [\"127.0.0.1\"]\n", "");
     let more = replaced(&more, "fullchain.pem", &place.path("fullchain.pem"));

@@ -3,7 +3,7 @@
 use callboard::a2a::{Dialect, Operation as A2aOperation, inbound};
 use callboard::rpc::RESOURCE_METADATA_PATH;
 
-use super::operation::{Access, Operation};
+use super::operation::{MatrixRow, RequiredAccess};
 use super::site::Ids;
 
 const NOTHING: &str = "{}";
@@ -231,7 +231,7 @@ fn rest_name(dialect: Dialect, method: &str, path: &str) -> String {
 }
 
 /// The rows, for listeners with these URLs.
-pub fn rows(bases: &Ids) -> Vec<Operation> {
+pub fn rows(bases: &Ids) -> Vec<MatrixRow> {
     let base = &bases["a2a"];
     let mut rows = Vec::new();
     for (dialect, methods) in RPC {
@@ -248,14 +248,14 @@ pub fn rows(bases: &Ids) -> Vec<Operation> {
         };
         for (method, path, body, status) in *routes {
             let url = format!("{base}{root}/{}", path.replace("{config}", "c"));
-            let row = Operation::new(rest_name(*dialect, method, path), method, url);
+            let row = MatrixRow::new(rest_name(*dialect, method, path), method, url);
             rows.push(versioned(row, *dialect).body(*body).right(*status, 0));
         }
     }
     for (pattern, path, address) in ADDRESSES {
         let row = match address {
             Address::Rpc => rpc(base, path, Dialect::V10, "SendMessage", SEND),
-            Address::Rest => Operation::new("", "GET", format!("{base}{path}")),
+            Address::Rest => MatrixRow::new("", "GET", format!("{base}{path}")),
             Address::Document => document(base, path),
         };
         rows.push(row.named(format!("a2a at {pattern}")));
@@ -273,7 +273,7 @@ pub fn rows(bases: &Ids) -> Vec<Operation> {
 }
 
 /// The rows of public documents and inboxes that no protocol's table has.
-pub fn public_rows(bases: &Ids) -> Vec<Operation> {
+pub fn public_rows(bases: &Ids) -> Vec<MatrixRow> {
     let mut rows = Vec::new();
     for (base, path) in [("mcp", "/mcp"), ("a2a", "/a2a"), ("mail", "/api/agents")] {
         for path in ["", path] {
@@ -285,22 +285,27 @@ pub fn public_rows(bases: &Ids) -> Vec<Operation> {
     }
     // Opened by the token of its URL alone.
     let url = format!("{}/a2a-push/nobody", bases["a2a"]);
-    let inbox = Operation::new("an inbox of pushes", "POST", url);
-    rows.push(inbox.access(Access::Public).body(NOTHING).right(404, 0));
+    let inbox = MatrixRow::new("an inbox of pushes", "POST", url);
+    rows.push(
+        inbox
+            .access(RequiredAccess::Public)
+            .body(NOTHING)
+            .right(404, 0),
+    );
     rows
 }
 
-fn rpc(base: &str, path: &str, dialect: Dialect, method: &str, params: &str) -> Operation {
+fn rpc(base: &str, path: &str, dialect: Dialect, method: &str, params: &str) -> MatrixRow {
     let body = format!(r#"{{"jsonrpc":"2.0","id":{{n}},"method":"{method}","params":{params}}}"#);
-    let row = Operation::new(rpc_name(dialect, method), "POST", format!("{base}{path}"));
+    let row = MatrixRow::new(rpc_name(dialect, method), "POST", format!("{base}{path}"));
     versioned(row, dialect).body(body)
 }
 
-fn versioned(row: Operation, dialect: Dialect) -> Operation {
+fn versioned(row: MatrixRow, dialect: Dialect) -> MatrixRow {
     row.header("a2a-version", dialect.version())
 }
 
-fn document(base: &str, path: &str) -> Operation {
-    Operation::new(format!("document {path}"), "GET", format!("{base}{path}"))
-        .access(Access::Public)
+fn document(base: &str, path: &str) -> MatrixRow {
+    MatrixRow::new(format!("document {path}"), "GET", format!("{base}{path}"))
+        .access(RequiredAccess::Public)
 }

@@ -14,13 +14,13 @@ use callboard::a2a::Operation;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 
-use super::site::{Refusal, Site};
+use super::site::{ExpectedRefusal, TestNode};
 use super::unknown;
 use crate::kit::soon;
 
 /// Calls an operation about a task, from an address of its own.
 async fn call(
-    site: &Site,
+    site: &TestNode,
     operation: Operation,
     authorization: Option<&str>,
     task: &str,
@@ -218,7 +218,7 @@ fn code(result: &Result<(), Status>) -> Code {
 /// Rows: H-17, H-37.
 #[tokio::test]
 async fn each_grpc_method_with_each_credential() {
-    let site = Site::start().await;
+    let site = TestNode::start().await;
     let task = site.ids[0]["task"].clone();
     let (alice, bob) = (site.authorization("alice"), site.authorization("bob"));
     let (mut wrong, mut different) = (Vec::new(), Vec::new());
@@ -233,8 +233,8 @@ async fn each_grpc_method_with_each_credential() {
         for credential in &site.bad {
             let refused = call(&site, operation, credential.authorization.as_deref(), &task).await;
             let should_be = match credential.refusal {
-                Refusal::Missing | Refusal::Invalid => Code::Unauthenticated,
-                Refusal::Scope => Code::PermissionDenied,
+                ExpectedRefusal::Missing | ExpectedRefusal::Invalid => Code::Unauthenticated,
+                ExpectedRefusal::Scope => Code::PermissionDenied,
             };
             check(credential.name, code(&refused), should_be);
         }

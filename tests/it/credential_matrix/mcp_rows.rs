@@ -4,7 +4,7 @@ use callboard::mcp::inbound;
 use callboard::rpc::code;
 use serde_json::{Value, json};
 
-use super::operation::{Access, Operation};
+use super::operation::{MatrixRow, RequiredAccess};
 use super::site::{Ids, capabilities, initialize_params};
 
 /// Method that no table has.
@@ -23,10 +23,10 @@ enum Server {
 use Server::{All, Hmcp, Tasks};
 
 impl Server {
-    fn access(self) -> Access {
+    fn access(self) -> RequiredAccess {
         match self {
-            All | Tasks => Access::Any,
-            Hmcp => Access::Scope(HMCP),
+            All | Tasks => RequiredAccess::Any,
+            Hmcp => RequiredAccess::Scope(HMCP),
         }
     }
 
@@ -154,7 +154,7 @@ pub fn names() -> impl Iterator<Item = String> {
 }
 
 /// The rows, for listeners with these URLs.
-pub fn rows(bases: &Ids) -> Vec<Operation> {
+pub fn rows(bases: &Ids) -> Vec<MatrixRow> {
     let mut rows = vec![hello(bases)];
     rows.extend(LEGACY.iter().map(|row| legacy(bases, *row)));
     rows.extend(MODERN.iter().map(|row| modern(bases, *row)));
@@ -163,9 +163,9 @@ pub fn rows(bases: &Ids) -> Vec<Operation> {
     let call = r#"{"jsonrpc":"2.0","id":{n},"method":"tools/call","params":{"name":"list_patients","arguments":{}}}"#;
     let bare = format!("{}/mcp", bases["bare"]);
     rows.push(
-        Operation::new("bare POST /mcp", "POST", bare)
+        MatrixRow::new("bare POST /mcp", "POST", bare)
             .body(call)
-            .access(Access::Local),
+            .access(RequiredAccess::Local),
     );
     rows
 }
@@ -174,17 +174,17 @@ fn request(method: &str, params: &Value) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{{n}},"method":"{method}","params":{params}}}"#)
 }
 
-fn hello(bases: &Ids) -> Operation {
+fn hello(bases: &Ids) -> MatrixRow {
     let url = format!("{}/mcp", bases["mcp"]);
-    Operation::new("legacy initialize", "POST", url)
+    MatrixRow::new("legacy initialize", "POST", url)
         .body(request("initialize", &initialize_params()))
 }
 
-fn legacy(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)) -> Operation {
+fn legacy(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)) -> MatrixRow {
     let (base, path, session) = server.place();
     let params: Value = serde_json::from_str(params).unwrap();
     let url = format!("{}{path}", bases[base]);
-    Operation::new(format!("legacy {method}"), "POST", url)
+    MatrixRow::new(format!("legacy {method}"), "POST", url)
         .header("mcp-session-id", session)
         .header("mcp-protocol-version", "2025-11-25")
         .body(request(method, &params))
@@ -192,7 +192,7 @@ fn legacy(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)
         .right(200, code)
 }
 
-fn modern(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)) -> Operation {
+fn modern(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)) -> MatrixRow {
     let (base, path, _) = server.place();
     let mut params: Value = serde_json::from_str(params).unwrap();
     let capabilities = match server {
@@ -206,7 +206,7 @@ fn modern(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)
     });
     let url = format!("{}{path}", bases[base]);
     let status = if code == UNKNOWN_METHOD { 404 } else { 200 };
-    let row = Operation::new(format!("modern {method}"), "POST", url)
+    let row = MatrixRow::new(format!("modern {method}"), "POST", url)
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", method)
         .body(request(method, &params))
@@ -221,7 +221,7 @@ fn modern(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)
 }
 
 /// The routes of a server in a folder, whose objects' names begin with `object_prefix`.
-fn routes(bases: &Ids, folder: &str, object_prefix: &str) -> Vec<Operation> {
+fn routes(bases: &Ids, folder: &str, object_prefix: &str) -> Vec<MatrixRow> {
     let pattern = match folder {
         "" => "",
         _ => "/agents/{name}",
@@ -229,7 +229,7 @@ fn routes(bases: &Ids, folder: &str, object_prefix: &str) -> Vec<Operation> {
     let row = |name: &str, method: &'static str, file: &str| {
         let url = format!("{}{folder}/{file}", bases["mcp"]);
         let (file, _) = file.split_once('?').unwrap_or((file, ""));
-        Operation::new(format!("mcp {name} {pattern}/{file}"), method, url)
+        MatrixRow::new(format!("mcp {name} {pattern}/{file}"), method, url)
     };
     let session = |name: &str| format!("{{{object_prefix}{name}}}");
     let ping = request("ping", &json!({}));

@@ -1,6 +1,6 @@
 //! Rows of the matrix: an operation, its request, and what the right credential gets.
 
-use super::site::{Ids, Site, forwarded};
+use super::site::{Ids, TestNode, forwarded};
 use crate::kit::soon;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Credential that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum RequiredAccess {
     /// None: any is ignored.
     Public,
     /// None, and none is accepted: the listener is for this machine.
@@ -21,7 +21,7 @@ pub enum Access {
 }
 
 /// A row. `{me}` in its texts stands for the caller, `{n}` for a number of its own, and the name of an object for its id.
-pub struct Operation {
+pub struct MatrixRow {
     /// Name in the tables of the product.
     pub name: String,
     method: &'static str,
@@ -30,14 +30,14 @@ pub struct Operation {
     body: String,
     /// Whether the credential is in `X-API-Key`, without `Bearer`.
     is_by_api_key: bool,
-    pub access: Access,
+    pub access: RequiredAccess,
     /// Status and error code of JSON-RPC that the right credential gets; 0 for no error.
     pub right: (u16, i64),
 }
 
 /// A response, without the number of its request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct RowOutcome {
     pub status: u16,
     /// Error code of JSON-RPC, [`FAILED`] for a result that tells of a failure; 0 without an error.
     pub code: i64,
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub body: String,
 }
 
-impl Operation {
+impl MatrixRow {
     /// An operation that needs a credential and succeeds with it. `method` is that of HTTP.
     pub fn new(name: impl Into<String>, method: &'static str, url: impl Into<String>) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Operation {
             headers: Vec::new(),
             body: String::new(),
             is_by_api_key: false,
-            access: Access::Any,
+            access: RequiredAccess::Any,
             right: (200, 0),
         }
     }
@@ -81,7 +81,7 @@ impl Operation {
         self
     }
 
-    pub fn access(mut self, access: Access) -> Self {
+    pub fn access(mut self, access: RequiredAccess) -> Self {
         self.access = access;
         self
     }
@@ -119,11 +119,11 @@ impl Operation {
     /// Sends the request as a caller.
     pub async fn send(
         &self,
-        site: &Site,
+        site: &TestNode,
         who: &str,
         authorization: Option<&str>,
         ids: &Ids,
-    ) -> Outcome {
+    ) -> RowOutcome {
         // All of one length.
         static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
         let number = NEXT.fetch_add(1, Relaxed).to_string();
@@ -136,7 +136,7 @@ impl Operation {
         };
         let mut request = site.request(self.method, &fill(&self.url));
         // Listeners without credentials refuse what a proxy passes on.
-        if self.access != Access::Local {
+        if self.access != RequiredAccess::Local {
             request = forwarded(request);
         }
         request = request.header("accept", "application/json, text/event-stream");
@@ -178,7 +178,7 @@ impl Operation {
             }
             (_, false) => soon(&self.name, response.text()).await.unwrap(),
         };
-        Outcome {
+        RowOutcome {
             status,
             code: error_code(&body),
             challenge,

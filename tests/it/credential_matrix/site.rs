@@ -79,7 +79,7 @@ impl SyncHandler<Work> for Worker {
 
 /// How a credential is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ExpectedRefusal {
     /// 401 without an error.
     Missing,
     /// 401 with `invalid_token`.
@@ -92,14 +92,14 @@ pub enum Refusal {
 pub struct BadCredential {
     pub name: &'static str,
     pub authorization: Option<String>,
-    pub refusal: Refusal,
+    pub refusal: ExpectedRefusal,
 }
 
 /// Ids of objects by the name that stands for them in a request.
 pub type Ids = BTreeMap<&'static str, String>;
 
 /// A node, its callers and their objects.
-pub struct Site {
+pub struct TestNode {
     pub home: Home,
     running: Running,
     _issuers: [TestIssuer; 2],
@@ -117,7 +117,7 @@ pub struct Site {
     pub ids: [Ids; 2],
 }
 
-impl Site {
+impl TestNode {
     /// Starts the node. A key and a token that it accepts at first are revoked, and listed as bad.
     pub async fn start() -> Self {
         let (key, retired) = (
@@ -192,11 +192,11 @@ impl Site {
         };
         let lacking = key.token(&claims("alice", "other"));
         let mut all = vec![
-            bad("no credential", None, Refusal::Missing),
-            bad("wrong scope", Some(lacking), Refusal::Scope),
+            bad("no credential", None, ExpectedRefusal::Missing),
+            bad("wrong scope", Some(lacking), ExpectedRefusal::Scope),
         ];
         let invalid = invalid.into_iter();
-        all.extend(invalid.map(|(name, token)| bad(name, Some(token), Refusal::Invalid)));
+        all.extend(invalid.map(|(name, token)| bad(name, Some(token), ExpectedRefusal::Invalid)));
 
         let (system, tasks) = task_server(&home, &issuer);
         bases.insert("tasks", tasks.url.strip_suffix("/mcp").unwrap().to_owned());
