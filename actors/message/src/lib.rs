@@ -36,8 +36,8 @@ pub use failure::{Failure, FailureKind, NEEDED_SCOPE_DATA_KEY, RawReply};
 pub use hex::encode_hex;
 pub use message::{Message, MessageCodec, MessageCodecError, MessageSpec, RawMessage, schema_of};
 pub use principal::{
-    DataClass, PATIENT_LEVEL_SCOPE_PREFIX, PATIENT_SCOPE_PREFIX, PURPOSE_SCOPE_PREFIX, Principal,
-    PrincipalKind, TENANT_SCOPE_PREFIX,
+    DataClass, IDENTITY_SCOPE, PATIENT_LEVEL_SCOPE_PREFIX, PATIENT_SCOPE_PREFIX,
+    PURPOSE_SCOPE_PREFIX, Principal, PrincipalKind, TENANT_SCOPE_PREFIX,
 };
 pub use question::{
     Answer, Elicitation, ElicitationAction, ElicitationAnswer, QUESTION_KEY_META_KEY, Question,

@@ -18,6 +18,10 @@ const HMCP_SCOPE_PREFIX: &str = "hmcp:";
 /// Prefix of the scope with which a credential may claim a purpose.
 pub const PURPOSE_SCOPE_PREFIX: &str = "purpose:";
 
+/// Scope that a principal other than the local operator needs to see patients' identities. The
+/// purpose of its call must be allowed too, and one that its credential may claim.
+pub const IDENTITY_SCOPE: &str = "patient.identity";
+
 /// Authenticated identity of a message's sender. It comes from a credential, never from the
 /// message's body.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -128,7 +132,7 @@ impl Principal {
     }
 
     /// Returns the scopes that bind what data the credential opens, in alphabetical order: tenant, patient,
-    /// and those of HMCP. What one credential of a principal has begun isn't shown to another one with
+    /// those of HMCP, [`IDENTITY_SCOPE`] and purposes. What one credential of a principal has begun isn't shown to another one with
     /// other such scopes.
     pub fn data_scopes(&self) -> Vec<&str> {
         let binds = |scope: &&str| {
@@ -137,8 +141,9 @@ impl Principal {
                 PATIENT_SCOPE_PREFIX,
                 PATIENT_LEVEL_SCOPE_PREFIX,
                 HMCP_SCOPE_PREFIX,
+                PURPOSE_SCOPE_PREFIX,
             ];
-            prefixes.iter().any(|prefix| scope.starts_with(prefix))
+            *scope == IDENTITY_SCOPE || prefixes.iter().any(|prefix| scope.starts_with(prefix))
         };
         let mut scopes: Vec<_> = self
             .scopes

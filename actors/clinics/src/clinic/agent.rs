@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use callboard_message::{Failure, Message, Principal, PrincipalKind};
+use callboard_message::{Failure, IDENTITY_SCOPE, Message, Principal, PrincipalKind};
 use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
 
 use super::config::{ClinicConfig, ClinicError};
@@ -271,10 +271,6 @@ fn truncate_rows(mut rows: Vec<PatientRow>, rows_max: usize) -> (Vec<PatientRow>
 fn patient_not_found() -> Failure {
     Failure::not_found("this clinic has no patient with that patient_id")
 }
-
-/// Scope that a principal other than the local operator needs to see patients' identities. The
-/// purpose of its call must be allowed too, and one that its credential may claim.
-pub const IDENTITY_SCOPE: &str = "patient.identity";
 
 /// Field-level access policy: which principal sees which field, for which purpose.
 #[derive(Debug)]

@@ -15,7 +15,8 @@ mod store;
 mod tests;
 
 pub(crate) use agent::may_identify;
-pub use agent::{Clinic, IDENTITY_SCOPE, PENDING_READS_MAX};
+pub use agent::{Clinic, PENDING_READS_MAX};
+pub use callboard_message::IDENTITY_SCOPE;
 pub use config::{ClinicConfig, ClinicError, PURPOSE_DEFAULT};
 pub use messages::{
     CheckMedications, FieldClass, GetPatient, ListPatients, MATCHES_MAX, Medication, Medications,

@@ -55,8 +55,9 @@ pub struct TaskOwner(String);
 
 impl TaskOwner {
     /// Returns the owner for tasks of a principal. Credentials of a principal that open other data
-    /// ([`Principal::data_scopes`]: tenant, patient, scopes of HMCP) don't see each other's tasks. The
-    /// owner has a hash of these, so that no patient's id is stored.
+    /// ([`Principal::data_scopes`], such as tenant, patient and scopes of HMCP) don't see each other's tasks.
+    /// The owner has a hash of these without a key. It keeps them from being read at a glance; whoever has
+    /// the store can find a patient's id by trying out all.
     ///
     /// For an anonymous principal, that is its `session` if there is one, given as
     /// `{run}:{session}` to be unique across runs. (Without a session, only the unguessable task id
@@ -112,6 +113,8 @@ mod tests {
             &["patient:PT2"],
             &["tenant:a"],
             &["hmcp:read"],
+            &["patient.identity"],
+            &["purpose:treatment"],
             &["patient/hmcp:read", "patient:PT1"],
         ];
         let owners: std::collections::BTreeSet<_> = bound.into_iter().map(of).collect();

@@ -2,12 +2,12 @@ use callboard_message::{Failure, FailureKind, Principal};
 use serde_json::{Value, json};
 
 use super::super::agent::ClinicBackend;
-use super::super::agent::IDENTITY_SCOPE;
 use super::super::config::ClinicConfig;
 use super::super::config::ClinicError;
 use super::super::messages::{CheckMedications, GetPatient, QueryPatients};
 use super::super::messages::{FieldClass, PatientField, PatientView};
 use super::{Bench, anyone, one_patient, patient, seed, treating};
+use callboard_message::IDENTITY_SCOPE;
 
 const IDENTIFYING: [PatientField; 6] = [
     PatientField::Name,
