@@ -82,6 +82,20 @@ impl IssuerHttp {
         request: Request,
         bytes_max: usize,
     ) -> Result<Vec<u8>, IssuerRequestError> {
+        match self.exchange(client, request, bytes_max).await? {
+            (200, body) => Ok(body),
+            (status, _) => Err(IssuerRequestError::Status(status)),
+        }
+    }
+
+    /// Sends a request like [`Self::send`], and returns status and body of the answer. The body is
+    /// empty but for the statuses 200 and 400.
+    pub(super) async fn exchange(
+        &self,
+        client: &Client,
+        request: Request,
+        bytes_max: usize,
+    ) -> Result<(u16, Vec<u8>), IssuerRequestError> {
         self.egress.check_url(request.url())?;
         let failed = |error: reqwest::Error| {
             if let Some(egress) = EgressError::find_in_causes(&error) {
@@ -93,16 +107,17 @@ impl IssuerHttp {
             )
         };
         let mut answer = client.execute(request).await.map_err(failed)?;
-        if answer.status() != 200 {
-            return Err(IssuerRequestError::Status(answer.status().as_u16()));
-        }
+        let status = answer.status().as_u16();
         let mut body = Vec::new();
+        if status != 200 && status != 400 {
+            return Ok((status, body));
+        }
         while let Some(chunk) = answer.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > bytes_max {
                 return Err(IssuerRequestError::TooLarge(bytes_max));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(body)
+        Ok((status, body))
     }
 }

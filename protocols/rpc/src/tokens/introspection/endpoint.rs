@@ -27,7 +27,7 @@ const CLIENT_AGE_MAX: Duration = Duration::from_secs(600);
 pub(super) enum IntrospectionError {
     #[error(transparent)]
     Request(#[from] IssuerRequestError),
-    #[error("it refused the client (status {0}): check `client_id` and its secret")]
+    #[error("it refused the request (status {0}): check `client_id`, its secret and the URL")]
     Client(u16),
     #[error("the answer is not a JSON object with `active`")]
     Damaged,
@@ -70,23 +70,26 @@ impl IntrospectionEndpoint {
             // Its authorities are read anew.
             *self.client.lock() = None;
         }
-        if let Err(IssuerRequestError::Status(400)) = &answer {
-            // It doesn't introspect tokens of this form, for example signed ones: another request won't help.
-            let issuer = &self.issuer.name;
-            callboard_message::log::warn!(by: issuer, issuer, "the introspection endpoint refused a token (status 400)");
-            return Ok(None);
+        let (status, answer) = answer?;
+        let told = parse_document(&answer);
+        match status {
+            200 => {}
+            400 if told.as_ref().is_some_and(is_unsupported) => {
+                let issuer = &self.issuer.name;
+                callboard_message::log::warn!(by: issuer, issuer, "the introspection endpoint doesn't introspect a token of this form");
+                return Ok(None);
+            }
+            400 | 401 | 403 => return Err(IntrospectionError::Client(status)),
+            _ => return Err(IssuerRequestError::Status(status).into()),
         }
-        let answer = answer.map_err(|error| match error {
-            IssuerRequestError::Status(status @ (401 | 403)) => IntrospectionError::Client(status),
-            error => error.into(),
-        })?;
-        let told = parse_document(&answer).ok_or(IntrospectionError::Damaged)?;
+        let told = told.ok_or(IntrospectionError::Damaged)?;
         let is_active = told.read::<bool>("active");
         let is_active = is_active.ok_or(IntrospectionError::Damaged)?;
         Ok(is_active.then_some(told))
     }
 
-    async fn ask(&self, token: &str) -> Result<Vec<u8>, IssuerRequestError> {
+    /// Returns status and body of the answer about a token.
+    async fn ask(&self, token: &str) -> Result<(u16, Vec<u8>), IssuerRequestError> {
         let client = self.client()?;
         let TokenIntrospection {
             endpoint,
@@ -104,7 +107,7 @@ impl IntrospectionEndpoint {
             .build()
             .map_err(|_| IssuerRequestError::Unreachable)?;
         self.http
-            .send(&client, request, INTROSPECTION_BYTES_MAX)
+            .exchange(&client, request, INTROSPECTION_BYTES_MAX)
             .await
     }
 
@@ -120,6 +123,12 @@ impl IntrospectionEndpoint {
         *current = Some((client.clone(), Instant::now()));
         Ok(client)
     }
+}
+
+/// Returns whether an error of the endpoint says that it doesn't introspect tokens of this form, for
+/// example signed ones (RFC 7009, section 2.2.1), so that another request won't help.
+fn is_unsupported(error: &RawObject) -> bool {
+    error.read::<String>("error").as_deref() == Some("unsupported_token_type")
 }
 
 #[cfg(test)]
