@@ -166,13 +166,16 @@ impl ListenerTlsDeclaration {
                 "`acme`: `domains` must have 1 to {ACME_DOMAINS_MAX} host names"
             ));
         }
+        // As certificates have it: in lower case, in ASCII, without a final dot.
         let is_name = |name: &String| {
             let parsed = url::Host::parse(name);
-            parsed.is_ok_and(|host| matches!(host, url::Host::Domain(_))) && !name.contains('*')
+            parsed.is_ok_and(|host| host == url::Host::Domain(name.clone()))
+                && !name.contains('*')
+                && !name.ends_with('.')
         };
         if let Some(domain) = acme.domains.iter().find(|domain| !is_name(domain)) {
             wrong.push(format!(
-                "`acme`: {domain:?} is no host name: addresses and wildcards can't be checked over TLS"
+                "`acme`: {domain:?} must be a host name in lower case, in ASCII (xn--…), without a final dot: addresses and wildcards can't be checked over TLS"
             ));
         }
         if let Some(contact) = acme.contact.iter().find(|contact| !contact.contains(':')) {
@@ -235,6 +238,9 @@ const SYSTEM_AUTHORITIES_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub(crate) fn resolve_ca(ca: &Path, folder: &Path) -> PathBuf {
     if ca != Path::new(SYSTEM_AUTHORITIES) {
         return folder.join(ca);
+    }
+    if let Some(named) = std::env::var_os("SSL_CERT_FILE").filter(|named| !named.is_empty()) {
+        return named.into();
     }
     let found = openssl_probe::probe().cert_file;
     found.unwrap_or_else(|| SYSTEM_AUTHORITIES_FILE.into())

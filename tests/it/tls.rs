@@ -159,7 +159,7 @@ async fn certificates_open_every_kind_of_listener() {
 
 /// Goal: the clients for people trust the authority of `--ca`, those of the system with `--ca system`,
 /// and name the key without it. Method: `mcp`, `a2a` and `mail` against listeners with TLS; the system's
-/// authorities are those of `SSL_CERT_FILE`.
+/// authorities are those of `SSL_CERT_FILE`, also if there is no such file.
 #[tokio::test]
 async fn commands_with_their_own_authority() {
     let home = Home::new();
@@ -177,6 +177,10 @@ async fn commands_with_their_own_authority() {
         let mut system = home.callboard(&system);
         system.env("SSL_CERT_FILE", home.path("ca.pem"));
         ended(&mut system, None).await.with(0, "");
+        let mut absent = home.callboard(&[&command[..], &["--ca", "system"]].concat());
+        absent.env("SSL_CERT_FILE", home.path("absent.pem"));
+        let absent = ended(&mut absent, None).await;
+        assert!(absent.err.contains("absent.pem"), "{absent:?}");
         let refused = home.run(&command).await;
         assert_eq!(refused.code, Some(4), "{refused:?}");
         assert!(refused.err.contains("certificate in `ca`"), "{refused:?}");

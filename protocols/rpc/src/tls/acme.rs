@@ -2,9 +2,8 @@
 //! `acme`).
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use futures::StreamExt;
@@ -17,7 +16,7 @@ use rustls_acme::{AcmeConfig, AcmeState};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use super::files::TlsFileError;
+use super::files::{TlsFileError, create_private_folder};
 use super::{ClientTls, TLS_SESSIONS_MAX};
 
 /// Name of the protocol by which the authority checks a domain (ALPN). Nothing is sent in it.
@@ -56,7 +55,8 @@ impl AcmeRegistry {
     /// has been issued, handshakes fail. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`TlsFileError`] if the folder can't be created, or the file of authorities can't be used.
+    /// [`TlsFileError`] if the folder can't be created or others can read it, or the file of authorities
+    /// can't be used.
     pub(crate) fn certificate(
         &self,
         settings: &AcmeSettings,
@@ -74,10 +74,7 @@ impl AcmeRegistry {
 
 impl AcmeCertificate {
     fn order(settings: &AcmeSettings) -> Result<Self, TlsFileError> {
-        create_private_folder(&settings.folder).map_err(|source| TlsFileError::Io {
-            path: settings.folder.clone(),
-            source,
-        })?;
+        create_private_folder(&settings.folder)?;
         let tls = match &settings.ca {
             Some(file) => ClientTls::default().with_ca(file)?,
             None => ClientTls::default(),
@@ -119,13 +116,4 @@ async fn renew(mut state: AcmeState<io::Error>, domains: String) {
             }
         }
     }
-}
-
-/// Creates a folder that only its owner can read, unless it is there.
-fn create_private_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }

@@ -32,6 +32,12 @@ pub enum TlsFileError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// Other users than the owner can read the folder of private keys. Remedy: `chmod 700`.
+    #[error("other users may read the folder of private keys {path}: run chmod 700", path = path.display())]
+    Readable {
+        /// Path of the folder.
+        path: PathBuf,
+    },
     /// The file has more than [`TLS_FILE_BYTES_MAX`] bytes.
     #[error(
         "{path} has more than {TLS_FILE_BYTES_MAX} bytes: leave out certificates that aren't needed",
@@ -96,18 +102,58 @@ pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
     }
 }
 
-/// Reads the certificates of authorities.
+/// Reads the certificates of authorities. Those that can't be used, such as old ones in the bundle of an
+/// operating system, are left out with a warning.
+///
+/// # Errors
+/// Fails if none can be used.
 pub(super) fn read_authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsFileError> {
     let mut roots = RootCertStore::empty();
+    let (mut unusable, mut why) = (0, String::new());
     for certificate in read_certificates(path)? {
-        roots
-            .add(certificate)
-            .map_err(|error| TlsFileError::Unusable {
-                path: path.into(),
-                why: error.to_string(),
-            })?;
+        if let Err(error) = roots.add(certificate) {
+            unusable += 1;
+            why = error.to_string();
+        }
+    }
+    if roots.is_empty() {
+        return Err(TlsFileError::Unusable {
+            path: path.into(),
+            why,
+        });
+    }
+    if unusable > 0 {
+        callboard_message::log::warn!(file = %path.display(), unusable, why, "left certificates of authorities out that can't be used");
     }
     Ok(Arc::new(roots))
+}
+
+/// Creates a folder that only its owner can read, unless it is there.
+///
+/// # Errors
+/// Fails if it can't be created, or others can read it.
+#[cfg(any(test, feature = "acme"))]
+pub(super) fn create_private_folder(folder: &Path) -> Result<(), TlsFileError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let created = builder
+        .create(folder)
+        .and_then(|()| std::fs::metadata(folder));
+    let about = created.map_err(|source| TlsFileError::Io {
+        path: folder.into(),
+        source,
+    })?;
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o077 != 0 {
+        return Err(TlsFileError::Readable {
+            path: folder.into(),
+        });
+    }
+    #[cfg(not(unix))]
+    let _ = about;
+    Ok(())
 }
 
 /// Reads the first private key: PKCS#8, PKCS#1 or SEC 1.
@@ -157,5 +203,48 @@ fn read_bounded(path: &Path, is_private: bool) -> Result<Vec<u8>, TlsFileError> 
     match bytes.len() > TLS_FILE_BYTES_MAX {
         true => Err(TlsFileError::TooLarge { path: path.into() }),
         false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: private keys are kept in no folder that others can read. Method: a new folder, and the same
+    /// with other modes.
+    #[cfg(unix)]
+    #[test]
+    fn private_folders() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b");
+        create_private_folder(&folder).unwrap();
+        let mode = folder.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        create_private_folder(&folder).unwrap();
+        for mode in [0o755, 0o710, 0o701, 0o720] {
+            set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+            let refused = create_private_folder(&folder).unwrap_err();
+            assert!(matches!(refused, TlsFileError::Readable { .. }), "{mode:o}");
+        }
+    }
+
+    /// Goal: a bundle of authorities is used without those of its certificates that can't be. Method: one
+    /// certificate, with and without a section that is none; then that section alone.
+    #[test]
+    fn unusable_authorities_are_left_out() {
+        let params = rcgen::CertificateParams::default();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let good = params.self_signed(&key).unwrap().pem();
+        let bad = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        for (text, usable) in [(good.clone(), 1), (good + bad, 1), (bad.to_owned(), 0)] {
+            std::fs::write(&file, &text).unwrap();
+            let read = read_authorities(&file).map_or(0, |roots| roots.len());
+            assert_eq!(read, usable, "{text}");
+        }
     }
 }
