@@ -25,6 +25,10 @@ enum BoundGrpcServer {}
 
 #[cfg(not(feature = "grpc"))]
 impl BoundGrpcServer {
+    fn stop_accepting(&self) {
+        match *self {}
+    }
+
     async fn stop(self) {
         match self {}
     }
@@ -75,6 +79,11 @@ impl GrpcListener {
             address,
             serving: serve(socket, all, named, listen)?,
         })
+    }
+
+    /// Stops accepting connections. The socket stays open, and another server accepts on it.
+    pub(super) fn stop_accepting(&self) {
+        self.serving.stop_accepting();
     }
 
     /// Stops accepting calls, and returns when running ones have ended or the drain time is over.

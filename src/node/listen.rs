@@ -101,6 +101,9 @@ impl OpenListener {
 
     /// Stops accepting connections. The sockets stay open, and another server accepts on them.
     pub(super) async fn stop_accepting(&self) {
+        if let Some(grpc) = &self.grpc {
+            grpc.stop_accepting();
+        }
         self.handle.pause().await;
     }
 

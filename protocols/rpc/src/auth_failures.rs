@@ -111,14 +111,19 @@ impl AuthFailures {
     }
 
     /// Counts a failed authentication, waits as long as its response is to be delayed, and returns
-    /// how the request is answered. Only wrong and malformed credentials are counted: nobody
+    /// how the request is answered. Only wrong, malformed and unlisted credentials are counted: nobody
     /// guesses without a credential, or where none is required.
     pub async fn penalize(
         &self,
         peer: Option<IpAddr>,
         reason: CredentialError,
     ) -> AuthFailureResponse {
-        let is_guess = matches!(reason, CredentialError::Wrong | CredentialError::Malformed);
+        let is_guess = matches!(
+            reason,
+            CredentialError::Wrong
+                | CredentialError::Malformed
+                | CredentialError::UnknownCertificate
+        );
         let Some(peer) = peer.filter(|_| is_guess) else {
             return AuthFailureResponse::Reject;
         };

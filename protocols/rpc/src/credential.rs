@@ -122,7 +122,12 @@ impl AccessControl {
                         let mut verifiers = verifiers.iter();
                         verifiers.find_map(|verifier| verifier.verify_certificate(certificate))
                     });
-                    return known.ok_or(CredentialError::Missing);
+                    let is_unknown =
+                        credential.own_certificate().is_some() && self.accepts_certificates();
+                    return known.ok_or(match is_unknown {
+                        true => CredentialError::UnknownCertificate,
+                        false => CredentialError::Missing,
+                    });
                 };
                 let token = bearer_token(authorization)?;
                 let verified = verifiers.iter().find_map(|verifier| verifier.verify(token));
@@ -262,9 +267,11 @@ pub enum CredentialError {
     /// The request has a credential, but the listener requires none and can't verify it. The client
     /// should send the request without it.
     Unverifiable,
-    /// The request has no credential, and no certificate that is known. The client should send a key
-    /// or token.
+    /// The request has no credential. The client should send a key or token.
     Missing,
+    /// The request has no key or token, and comes over a connection whose client certificate isn't listed,
+    /// or is no longer valid. The client should send a key or token, or the operator list the certificate.
+    UnknownCertificate,
     /// The credential is not `Bearer` and one token.
     Malformed,
     /// The token is unknown, revoked or expired. The same error is used for all of these.
@@ -289,6 +296,9 @@ impl CredentialError {
             Self::Missing => {
                 "a key is needed, or a client certificate that is listed here: send `Authorization: Bearer KEY`"
             }
+            Self::UnknownCertificate => {
+                "the client certificate isn't listed here, or is no longer valid: name one of its DNS names in `[[listener.tls.client]]`, or send `Authorization: Bearer KEY`"
+            }
             Self::Malformed => "`Authorization` must be `Bearer` and one token",
             Self::Wrong => {
                 "the key or token is not valid here, or no longer: ask the operator for another"
@@ -310,7 +320,7 @@ impl CredentialError {
             Self::Malformed => 400,
             Self::Forwarded | Self::InsufficientScope => 403,
             Self::Unavailable => 503,
-            Self::Unverifiable | Self::Missing | Self::Wrong => 401,
+            Self::Unverifiable | Self::Missing | Self::UnknownCertificate | Self::Wrong => 401,
         }
     }
 
@@ -318,7 +328,7 @@ impl CredentialError {
     /// a token would not help.
     pub fn challenge(self) -> Option<&'static str> {
         match self {
-            Self::Missing => Some("Bearer"),
+            Self::Missing | Self::UnknownCertificate => Some("Bearer"),
             Self::Malformed => Some("Bearer error=\"invalid_request\""),
             Self::Wrong => Some("Bearer error=\"invalid_token\""),
             Self::InsufficientScope => Some("Bearer error=\"insufficient_scope\""),

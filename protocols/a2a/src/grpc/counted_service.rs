@@ -48,12 +48,9 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let connection = request.extensions().get::<ConnectionInfo>();
-        let peer = connection.and_then(|connection| connection.client);
+        let peer = connection.map(|connection| connection.client.ip());
         // The principal is known only after the message was received.
-        let owner = self
-            .buffers
-            .budget()
-            .owner(None, peer.map(|peer| peer.ip()));
+        let owner = self.buffers.budget().owner(None, peer);
         let account = self.buffers.account(owner);
         let held = Arc::new(Mutex::new(account.reservation()));
         let (counted, mut received) = (held.clone(), 0);

@@ -10,7 +10,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
@@ -18,12 +18,13 @@ use callboard_rpc::ClientCertificate;
 use callboard_rpc::serve::acceptor::{AcceptedConnection, ConnectionAcceptor};
 use callboard_rpc::serve::check_address;
 use futures::StreamExt;
-use futures::stream::{Stream, unfold};
+use futures::stream::{Stream, pending, unfold};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{self, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::Server;
 use tonic::transport::server::Connected;
 
@@ -45,16 +46,33 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from
 pub struct BoundGrpcServer {
     /// Address that the server listens on.
     pub address: SocketAddr,
-    stopped: CancellationToken,
+    tokens: ServerTokens,
     running: JoinHandle<()>,
     drain_timeout: Duration,
 }
 
+/// Steps of a server's end.
+#[derive(Clone, Default)]
+struct ServerTokens {
+    /// No further connection is accepted.
+    accepted_all: CancellationToken,
+    /// No further call is accepted.
+    stopped: CancellationToken,
+    /// Connections that are left fail.
+    closed: CancellationToken,
+}
+
 impl BoundGrpcServer {
+    /// Stops accepting connections. Those that are open go on, and another server may accept on the
+    /// same socket.
+    pub fn stop_accepting(&self) {
+        self.tokens.accepted_all.cancel();
+    }
+
     /// Stops accepting calls and waits until running calls have ended. Calls that are still running
-    /// after the drain timeout of [`ListenOptions`] are aborted.
+    /// after the drain timeout of [`ListenOptions`] are aborted, and their connections closed.
     pub async fn stop(self) {
-        self.stopped.cancel();
+        self.tokens.stopped.cancel();
         let abort = self.running.abort_handle();
         if tokio::time::timeout(self.drain_timeout, self.running)
             .await
@@ -62,6 +80,7 @@ impl BoundGrpcServer {
         {
             abort.abort();
         }
+        self.tokens.closed.cancel();
     }
 }
 
@@ -84,10 +103,11 @@ pub fn serve(
     };
     check_address(&listener, |address| router.may_listen_on(address))?;
     listener.set_nonblocking(true)?;
+    let tokens = ServerTokens::default();
     let connections = accept_connections(
         net::TcpListener::from_std(listener)?,
-        listen.connections_max,
-        ConnectionAcceptor::http2(listen),
+        listen,
+        tokens.clone(),
     );
     let options = router.options();
     let (bytes_max, time_max) = (
@@ -110,8 +130,7 @@ pub fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE.0))
         .http2_keepalive_timeout(Some(KEEPALIVE.1))
         .add_service(service);
-    let stopped = CancellationToken::new();
-    let until = stopped.clone();
+    let until = tokens.stopped.clone();
     let running = tokio::spawn(async move {
         let served = server
             .serve_with_incoming_shutdown(connections, until.cancelled_owned())
@@ -122,7 +141,7 @@ pub fn serve(
     });
     Ok(BoundGrpcServer {
         address,
-        stopped,
+        tokens,
         running,
         drain_timeout: listen.drain_timeout,
     })
@@ -131,27 +150,35 @@ pub fn serve(
 /// Delay after a failed accept, because the process may be out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Returns the stream of connections that a listener accepts, ready for HTTP/2. At most
-/// `connections_max` are open at once, those in their handshake included; further ones wait in the
-/// kernel's queue. Those that `acceptor` refuses are closed.
+/// Returns the stream of connections that a listener accepts, ready for HTTP/2. It has no end, so that
+/// open connections go on. At most `connections_max` are open at once, those in their handshake
+/// included; further ones wait in the kernel's queue. Those that don't keep the rules of the listener
+/// are closed.
 fn accept_connections(
     listener: net::TcpListener,
-    connections_max: usize,
-    acceptor: ConnectionAcceptor,
+    listen: &ListenOptions,
+    tokens: ServerTokens,
 ) -> impl Stream<Item = io::Result<GrpcConnection>> + Send + 'static {
+    let acceptor = ConnectionAcceptor::http2(listen);
+    let (connections_max, preface_timeout) = (listen.connections_max, listen.headers_timeout);
     let room = Arc::new(Semaphore::new(connections_max));
+    let until = tokens.accepted_all;
     let accepted = unfold((listener, room), |(listener, room)| async move {
         let permit = room.clone().acquire_owned().await.ok()?;
         let stream = accept(&listener).await;
         Some(((stream, permit), (listener, room)))
-    });
+    })
+    .take_until(until.cancelled_owned())
+    .chain(pending());
     accepted
         .map(move |(stream, permit)| {
-            let acceptor = acceptor.clone();
+            let (acceptor, closed) = (acceptor.clone(), tokens.closed.clone());
             async move {
                 let connection = acceptor.accept(stream).await.ok()?;
                 Some(Ok(GrpcConnection {
                     connection,
+                    preface: Some(Preface::new(preface_timeout)),
+                    closed: Box::pin(closed.cancelled_owned()),
                     _permit: permit,
                 }))
             }
@@ -167,7 +194,7 @@ async fn accept(listener: &net::TcpListener) -> TcpStream {
             Ok((stream, _)) => return stream,
             Err(error) => {
                 callboard_message::log::warn!(%error, "failed to accept a gRPC connection: trying again");
-                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -176,14 +203,36 @@ async fn accept(listener: &net::TcpListener) -> TcpStream {
 /// An accepted connection, counted towards the maximum of connections, and that of its address.
 struct GrpcConnection {
     connection: AcceptedConnection,
+    /// What is awaited first; `None` once it has arrived.
+    preface: Option<Preface>,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// First bytes of a connection (RFC 9113, section 3.4), which the HTTP/2 library awaits without a limit.
+struct Preface {
+    missing_bytes: usize,
+    timeout: Pin<Box<Sleep>>,
+}
+
+impl Preface {
+    const BYTES: usize = 24;
+
+    fn new(timeout: Duration) -> Self {
+        Self {
+            missing_bytes: Self::BYTES,
+            timeout: Box::pin(sleep(timeout)),
+        }
+    }
 }
 
 /// Addresses of a connection and certificate of its client, as an extension of its requests.
 #[derive(Clone)]
 struct ConnectionInfo {
     local: Option<SocketAddr>,
-    client: Option<SocketAddr>,
+    client: SocketAddr,
+    /// Whether the client is a trusted proxy, each of whose requests names its own client.
+    is_proxy: bool,
     certificate: Option<ClientCertificate>,
 }
 
@@ -194,6 +243,7 @@ impl Connected for GrpcConnection {
         ConnectionInfo {
             local: self.connection.local,
             client: self.connection.client,
+            is_proxy: self.connection.is_proxy,
             certificate: self.connection.certificate.clone(),
         }
     }
@@ -205,7 +255,24 @@ impl AsyncRead for GrpcConnection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection.stream).poll_read(cx, buf)
+        if self.closed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        if let Some(preface) = &mut self.preface
+            && preface.timeout.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.connection.stream).poll_read(cx, buf))?;
+        let read = buf.filled().len() - before;
+        if let Some(preface) = &mut self.preface {
+            preface.missing_bytes = preface.missing_bytes.saturating_sub(read);
+            if preface.missing_bytes == 0 {
+                self.preface = None;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -54,10 +54,13 @@ impl GrpcService {
         let values = metadata.get_all(FORWARDED_FOR);
         let values = values.iter().map(|value| value.as_bytes());
         let connection = request.extensions().get::<ConnectionInfo>();
-        let peer = connection.and_then(|connection| connection.client);
+        let peer = connection.map(|connection| match connection.is_proxy {
+            true => self.proxies.client_of(connection.client.ip(), values),
+            false => connection.client.ip(),
+        });
         let local = connection.and_then(|connection| connection.local);
         PresentedCredential {
-            peer: peer.map(|peer| self.proxies.client_of(peer.ip(), values)),
+            peer,
             local: local.map(|local| local.ip()),
             authorization,
             certificate: connection.and_then(|connection| connection.certificate.as_ref()),

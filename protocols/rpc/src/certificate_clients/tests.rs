@@ -169,6 +169,10 @@ impl BearerVerifier for AtTime {
         self.0
             .principal_at(certificate, UnixTime::since_unix_epoch(now))
     }
+
+    fn is_for_certificates(&self) -> bool {
+        true
+    }
 }
 
 /// Goal: a stream that was opened by a certificate ends when that expires, and not before. Method: a
@@ -194,5 +198,8 @@ async fn streams_end_with_their_certificate() {
     now.store(in_year(2_150).as_secs(), Ordering::Relaxed);
     let ended = timeout(CREDENTIAL_CHECK_INTERVAL * 2, watch.wait_revoked()).await;
     assert!(ended.is_ok());
-    assert_eq!(access.authenticate(&shown), Err(CredentialError::Missing));
+    assert_eq!(
+        access.authenticate(&shown),
+        Err(CredentialError::UnknownCertificate)
+    );
 }

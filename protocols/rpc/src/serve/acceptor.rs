@@ -26,10 +26,12 @@ pub struct AcceptedConnection {
     /// Data of the connection, without PROXY header and TLS.
     pub stream: Either<TcpStream, TlsStream<TcpStream>>,
     /// Address of the client: the peer's, or the one that the PROXY header of a trusted proxy names.
-    pub client: Option<SocketAddr>,
+    pub client: SocketAddr,
+    /// Whether the client is a trusted proxy, each of whose requests names its own client.
+    pub is_proxy: bool,
     /// Address of the listener's side.
     pub local: Option<SocketAddr>,
-    /// Certificate of the client; `None` without TLS, or if the listener demands none.
+    /// Certificate of the client; `None` without TLS, if the listener demands none, or of a trusted proxy.
     pub certificate: Option<ClientCertificate>,
     _counted: Option<CountedConnection>,
 }
@@ -55,11 +57,11 @@ impl ConnectionAcceptor {
         // Small messages are sent at once. A connection that is gone already fails at its first read.
         let _ = stream.set_nodelay(true);
         let (peer, local) = (stream.peer_addr()?, stream.local_addr().ok());
-        let client = self.setup.client_of(&mut stream, peer).await?;
+        let origin = self.setup.origin_of(&mut stream, peer).await?;
         let (stream, counted, certificate) = match &self.handshaker {
-            None => (Either::Left(stream), self.setup.count(client.ip())?, None),
+            None => (Either::Left(stream), self.setup.count(origin)?, None),
             Some(handshaker) => {
-                let accepted = handshaker.accept(stream, Some(client.ip())).await?;
+                let accepted = handshaker.accept(stream, origin).await?;
                 let SecuredStream {
                     stream,
                     counted,
@@ -70,7 +72,8 @@ impl ConnectionAcceptor {
         };
         Ok(AcceptedConnection {
             stream,
-            client: Some(client),
+            client: origin.client,
+            is_proxy: origin.is_proxy,
             local,
             certificate,
             _counted: counted,

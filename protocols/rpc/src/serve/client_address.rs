@@ -29,14 +29,9 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Marks a new connection for [`client_address`] if its peer is a trusted proxy. Returns whether
-    /// it is one.
-    pub(crate) fn mark(&self, peer: IpAddr, data: &mut Extensions) -> bool {
-        let is_trusted = self.contains(peer);
-        if is_trusted {
-            data.insert(FromProxy(self.clone()));
-        }
-        is_trusted
+    /// Marks a new connection for [`client_address`] as that of a trusted proxy.
+    pub(crate) fn mark(&self, data: &mut Extensions) {
+        data.insert(FromProxy(self.clone()));
     }
 
     /// Returns the client of a request that came from `peer`. If that is a trusted proxy, `values` name

@@ -120,17 +120,13 @@ async fn accept(
 ) -> io::Result<Connection> {
     // Small messages are sent at once. A connection that is gone already fails at its first read.
     let _ = stream.set_nodelay(true);
+    let peer = stream.peer_addr()?;
     let mut stream = PacedStream::new(stream);
-    if let Some(peer) = stream.client() {
-        let client = setup.client_of(&mut stream, peer).await?;
-        stream.set_client(client);
-    }
+    let origin = setup.origin_of(&mut stream, peer).await?;
+    stream.set_origin(origin);
     Ok(match handshaker {
         None => Connection::Plain(stream),
-        Some(handshaker) => {
-            let client = stream.client().map(|client| client.ip());
-            Connection::Secured(Box::new(handshaker.accept(stream, client).await?))
-        }
+        Some(handshaker) => Connection::Secured(Box::new(handshaker.accept(stream, origin).await?)),
     })
 }
 
@@ -160,10 +156,11 @@ impl Connection {
 
     /// Returns the address of the client.
     fn client(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Plain(stream) => stream.client(),
-            Self::Secured(secured) => secured.stream.get_ref().0.client(),
-        }
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Secured(secured) => secured.stream.get_ref().0,
+        };
+        stream.origin().map(|origin| origin.client)
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut dyn ByteStream> {

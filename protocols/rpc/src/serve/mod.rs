@@ -212,18 +212,22 @@ impl ConnectionSetup {
         }
     }
 
-    /// Returns the client of a new connection from `peer`: `peer` itself, or whom the PROXY header of
+    /// Returns the origin of a new connection from `peer`: `peer` itself, or whom the PROXY header of
     /// a trusted proxy names.
     ///
     /// # Errors
     /// Fails if a PROXY header is expected and doesn't arrive in time, or is invalid.
-    async fn client_of(
+    async fn origin_of(
         &self,
         stream: &mut (impl AsyncRead + Unpin),
         peer: SocketAddr,
-    ) -> io::Result<SocketAddr> {
-        if !self.proxy_protocol || !self.proxies.contains(peer.ip()) {
-            return Ok(peer);
+    ) -> io::Result<ConnectionOrigin> {
+        let is_proxy = |address: SocketAddr| self.proxies.contains(address.ip());
+        if !self.proxy_protocol || !is_proxy(peer) {
+            return Ok(ConnectionOrigin {
+                client: peer,
+                is_proxy: is_proxy(peer),
+            });
         }
         let reading = timeout(
             self.headers_timeout,
@@ -234,7 +238,11 @@ impl ConnectionSetup {
             let peer = peer.ip().to_string();
             callboard_message::log::warn!(by: &peer, peer, %error, "closed a connection without a PROXY header");
         })?;
-        Ok(client.unwrap_or(peer))
+        Ok(ConnectionOrigin {
+            client: client.unwrap_or(peer),
+            // A header that names nobody is that of one connection, not of many clients.
+            is_proxy: client.is_some_and(is_proxy),
+        })
     }
 
     /// Counts a connection for the address of its client, unless that is a trusted proxy, which has
@@ -242,10 +250,10 @@ impl ConnectionSetup {
     ///
     /// # Errors
     /// Fails if the address has the maximum of connections.
-    fn count(&self, client: IpAddr) -> io::Result<Option<CountedConnection>> {
-        if self.proxies.contains(client) {
+    fn count(&self, origin: ConnectionOrigin) -> io::Result<Option<CountedConnection>> {
+        let Some(client) = origin.limited_address() else {
             return Ok(None);
-        }
+        };
         let counted = self.addresses.count(client);
         counted
             .map(Some)
@@ -263,8 +271,27 @@ impl ConnectionSetup {
     /// the address that the connection counts for, if any.
     fn watch(&self, stream: &PacedStream, data: &mut Extensions) -> Option<IpAddr> {
         idle_timeout::watch_connection(stream.tcp(), data, self.idle_max);
-        let client = stream.client()?.ip();
-        (!self.proxies.mark(client, data)).then_some(client)
+        let origin = stream.origin()?;
+        if origin.is_proxy {
+            self.proxies.mark(data);
+        }
+        origin.limited_address()
+    }
+}
+
+/// Origin of a connection.
+#[derive(Debug, Clone, Copy)]
+struct ConnectionOrigin {
+    /// Address of the client: the peer's, or the one in the PROXY header.
+    client: SocketAddr,
+    /// Whether the client is a trusted proxy, each of whose requests names its own client.
+    is_proxy: bool,
+}
+
+impl ConnectionOrigin {
+    /// Returns the address whose limits the connection counts for; `None` for a trusted proxy.
+    fn limited_address(&self) -> Option<IpAddr> {
+        (!self.is_proxy).then(|| self.client.ip())
     }
 }
 

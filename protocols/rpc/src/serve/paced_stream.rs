@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -12,6 +11,8 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::ConnectionOrigin;
 
 /// Maximum number of bytes that a connection reads before others have their turn. Without it, a client
 /// that sends faster than the server reads, such as one whose body is refused and read to its end,
@@ -49,8 +50,8 @@ impl RefusalMark {
 /// TCP connection whose reads pause after [`READ_TURN_BYTES_MAX`].
 pub(super) struct PacedStream {
     tcp: TcpStream,
-    /// Address of the client; `None` if the connection is gone already.
-    client: Option<SocketAddr>,
+    /// Origin of the connection; `None` until it was set.
+    origin: Option<ConnectionOrigin>,
     /// Number of bytes that were read in this turn.
     read: usize,
     refused: RefusalMark,
@@ -61,8 +62,8 @@ pub(super) struct PacedStream {
 impl PacedStream {
     pub fn new(tcp: TcpStream) -> Self {
         Self {
-            client: tcp.peer_addr().ok(),
             tcp,
+            origin: None,
             read: 0,
             refused: RefusalMark::default(),
             pause: None,
@@ -86,14 +87,14 @@ impl PacedStream {
         self.pause = Some(Box::pin(sleep_until(turn)));
     }
 
-    /// Returns the address of the client: the peer's, or the one that was set.
-    pub fn client(&self) -> Option<SocketAddr> {
-        self.client
+    /// Returns the origin of the connection; `None` if it is gone already.
+    pub fn origin(&self) -> Option<ConnectionOrigin> {
+        self.origin
     }
 
-    /// Sets the address of the client, for whom the peer is a proxy.
-    pub fn set_client(&mut self, client: SocketAddr) {
-        self.client = Some(client);
+    /// Sets the origin of the connection.
+    pub fn set_origin(&mut self, origin: ConnectionOrigin) {
+        self.origin = Some(origin);
     }
 
     pub fn tcp(&self) -> &TcpStream {

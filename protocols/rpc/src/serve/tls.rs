@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::address_limit::{AddressConnections, CountedConnection};
-use super::{ConcurrencyPermit, ConnectionSetup};
+use super::{ConcurrencyPermit, ConnectionOrigin, ConnectionSetup};
 use crate::{
     ClientCertificate, ReloadingServerConfig, TLS_FILE_POLL_INTERVAL, TlsFileError, TlsFiles,
 };
@@ -77,7 +77,8 @@ impl ListenerTls {
     /// within a tokio runtime.
     ///
     /// # Errors
-    /// [`TlsFileError`] if the folder can't be created, or the file of authorities can't be used.
+    /// [`TlsFileError`] if the folder can't be created or others can read it, or the file of authorities
+    /// can't be used.
     #[cfg(feature = "acme")]
     pub fn open_acme(
         settings: &crate::AcmeSettings,
@@ -174,7 +175,8 @@ pub(super) struct SecuredStream<S> {
     pub stream: TlsStream<S>,
     /// Counts the connection for its address; `None` for those of trusted proxies.
     pub counted: Option<CountedConnection>,
-    /// Certificate of the client; `None` if the listener demands none.
+    /// Certificate of the client; `None` if the listener demands none, or it is that of a trusted proxy,
+    /// which passes on requests of others.
     pub certificate: Option<ClientCertificate>,
 }
 
@@ -193,13 +195,12 @@ impl Handshaker {
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
-        client: Option<IpAddr>,
+        origin: ConnectionOrigin,
     ) -> io::Result<SecuredStream<S>> {
-        let counted = client.map(|client| self.setup.count(client)).transpose()?;
-        let limited = client.filter(|client| !self.setup.proxies.contains(*client));
+        let counted = self.setup.count(origin)?;
         let running = self
             .handshakes
-            .begin(limited)
+            .begin(origin.limited_address())
             .ok_or(io::ErrorKind::ConnectionRefused)?;
         let config = self.tls.source.config(self.protocol);
         let handshake = TlsAcceptor::from(Arc::new(config))
@@ -215,7 +216,7 @@ impl Handshaker {
         };
         drop(running);
         let mut stream = handshake.inspect_err(|error| {
-            let peer = client.map(|client| client.to_string()).unwrap_or_default();
+            let peer = origin.client.ip().to_string();
             callboard_message::log::info!(by: &peer, peer, %error, "a TLS handshake failed");
         })?;
         let (_, session) = stream.get_mut();
@@ -227,11 +228,11 @@ impl Handshaker {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         session.set_buffer_limit(Some(TLS_WRITE_BUFFER_BYTES_MAX));
-        let certificate = self.tls.source.client_certificate(session);
+        let shown = self.tls.source.client_certificate(session);
         Ok(SecuredStream {
             stream,
-            counted: counted.flatten(),
-            certificate,
+            counted,
+            certificate: shown.filter(|_| !origin.is_proxy),
         })
     }
 }

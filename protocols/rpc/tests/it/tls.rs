@@ -1,6 +1,7 @@
 //! TLS of listeners and clients, over real sockets.
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
+use tokio_util::either::Either;
 
 use crate::certificates::{Authority, Issued, LOCAL};
 
@@ -84,11 +86,7 @@ impl TestServer {
     }
 
     /// Opens a TLS connection that offers these protocols.
-    async fn connect(
-        &self,
-        tls: &ClientTls,
-        alpn: &[&str],
-    ) -> std::io::Result<TlsStream<TcpStream>> {
+    async fn connect(&self, tls: &ClientTls, alpn: &[&str]) -> io::Result<TlsStream<TcpStream>> {
         let mut config = tls.config().unwrap();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(self.address).await?;
@@ -267,7 +265,8 @@ async fn client_certificates() {
 
 /// Goal: a certificate with a listed name is its principal with its scopes, and no other is a
 /// credential; with a token, the token alone counts. Method: certificates with the name, another one
-/// and a wildcard; beside the first a valid and a wrong key, and the header of a proxy.
+/// and a wildcard; beside the first a valid and a wrong key, and the header of a proxy; then over the
+/// connection of a trusted proxy, without a header.
 #[tokio::test]
 async fn certificates_are_credentials() {
     let place = TestAuthority::new();
@@ -286,7 +285,7 @@ async fn certificates_are_credentials() {
     let keys = place.path().join("keys.toml");
     let mut store = KeyStore::load_or_new(&keys).unwrap();
     let key = store.add("alice", Vec::new()).unwrap();
-    let listen = ListenOptions {
+    let mut listen = ListenOptions {
         tls: Some(ListenerTls::open(listening).unwrap()),
         ..ListenOptions::default()
     };
@@ -294,7 +293,7 @@ async fn certificates_are_credentials() {
         Box::new(ReloadingKeyStore::open(&keys).unwrap()),
         Box::new(CertificateClients::new([robot])),
     ]);
-    let served = TestServer::with_access(&listen, access);
+    let served = TestServer::with_access(&listen, access.clone());
     let url = format!("https://localhost:{}/principal", served.address.port());
     let bearer = |token: &str| (AUTHORIZATION, format!("Bearer {token}"));
     let forwarded = HeaderName::from_static("x-forwarded-for");
@@ -331,6 +330,18 @@ async fn certificates_are_credentials() {
         let answered = get(&client(&tls), &url, headers).await.unwrap();
         assert_eq!(answered, expected, "{name} {header:?}");
     }
+    served.stop().await;
+
+    listen.trusted_proxies = ["127.0.0.1".parse().unwrap()].into_iter().collect();
+    let served = TestServer::with_access(&listen, access);
+    let url = format!("https://localhost:{}/principal", served.address.port());
+    let shown = clients.issue(&["robot.example"], place.path(), "client");
+    let tls = place.trusting.clone();
+    let tls = tls
+        .with_certificate(&shown.certificate, &shown.key)
+        .unwrap();
+    let answered = get(&client(&tls), &url, HeaderMap::new()).await.unwrap();
+    assert_eq!(answered, "refused: 401");
     served.stop().await;
 }
 
@@ -558,27 +569,31 @@ async fn trusted_proxies() {
     }
 }
 
-/// Sends a PROXY header and a request on a new connection, with TLS if `tls` is given. Returns the
+/// Connects as a proxy that sends a PROXY header, with TLS if `tls` is given.
+async fn connect_through_proxy(
+    served: &TestServer,
+    header: &str,
+    tls: Option<&ClientTls>,
+) -> io::Result<Either<TcpStream, TlsStream<TcpStream>>> {
+    let mut stream = TcpStream::connect(served.address).await?;
+    stream.write_all(header.as_bytes()).await?;
+    let Some(tls) = tls else {
+        return Ok(Either::Left(stream));
+    };
+    let connector = TlsConnector::from(Arc::new(tls.config().unwrap()));
+    let name = "localhost".try_into().unwrap();
+    Ok(Either::Right(connector.connect(name, stream).await?))
+}
+
+/// Sends a PROXY header and a request, with a forwarding header, on a new connection. Returns the
 /// response, which is empty if the connection is closed without one.
 async fn get_through_proxy(served: &TestServer, header: &str, tls: Option<&ClientTls>) -> String {
-    let mut stream = TcpStream::connect(served.address).await.unwrap();
-    stream.write_all(header.as_bytes()).await.unwrap();
-    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nx-forwarded-for: 198.51.100.1\r\nconnection: close\r\n\r\n";
     let mut response = Vec::new();
     let exchange = async {
-        match tls {
-            None => {
-                stream.write_all(request).await?;
-                stream.read_to_end(&mut response).await
-            }
-            Some(tls) => {
-                let connector = TlsConnector::from(Arc::new(tls.config().unwrap()));
-                let name = "localhost".try_into().unwrap();
-                let mut stream = connector.connect(name, stream).await?;
-                stream.write_all(request).await?;
-                stream.read_to_end(&mut response).await
-            }
-        }
+        let mut stream = connect_through_proxy(served, header, tls).await?;
+        stream.write_all(request).await?;
+        stream.read_to_end(&mut response).await
     };
     // A refused connection may be reset.
     let _ = timeout(SOON, exchange).await.unwrap();
@@ -586,8 +601,9 @@ async fn get_through_proxy(served: &TestServer, header: &str, tls: Option<&Clien
 }
 
 /// Goal: a trusted proxy's PROXY header names the client, with and without TLS, whose connections are
-/// limited; without a valid header the connection is closed. Method: listeners with and without TLS;
-/// headers of two clients, at the limit of one; no header, and a proxy that isn't trusted.
+/// limited, also if it names nobody; no other header is believed; without a valid one the connection is
+/// closed. Method: listeners with and without TLS; headers of clients, at the limit of one connection,
+/// which is open and has been answered; no header, and a proxy that isn't trusted.
 #[tokio::test]
 async fn proxy_headers_name_clients() {
     let place = TestAuthority::new();
@@ -603,27 +619,31 @@ async fn proxy_headers_name_clients() {
         let served = TestServer::start(&listen("127.0.0.1"));
         let named = |client: &str| format!("PROXY TCP4 {client} 10.0.0.1 4711 443\r\n");
         let get = async |header: &str| get_through_proxy(&served, header, trusting).await;
-        let first = get(&named("192.0.2.7")).await;
-        assert!(first.ends_with("192.0.2.7 false"), "{first}");
-        let own = get("PROXY UNKNOWN\r\n").await;
-        assert!(own.ends_with("127.0.0.1 false"), "{own}");
         for none in ["", "PROXY TCP4 192.0.2.7\r\n"] {
             assert_eq!(get(none).await, "", "{none:?}");
         }
-
-        // A connection of the first client is open.
-        let mut open = TcpStream::connect(served.address).await.unwrap();
-        let begun = named("192.0.2.7");
-        open.write_all(begun.as_bytes()).await.unwrap();
-        let refused = async {
-            while get(&named("192.0.2.7")).await.contains("200 OK") {
-                tokio::task::yield_now().await;
+        for (header, client, other) in [
+            (&*named("192.0.2.7"), "192.0.2.7", "192.0.2.8"),
+            ("PROXY UNKNOWN\r\n", "127.0.0.1", "192.0.2.9"),
+        ] {
+            let open = connect_through_proxy(&served, header, trusting).await;
+            let mut open = open.unwrap();
+            let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            open.write_all(request).await.unwrap();
+            let expected = format!("{client} false");
+            let mut answered = Vec::new();
+            while !String::from_utf8_lossy(&answered).ends_with(&expected) {
+                let read = timeout(SOON, open.read_buf(&mut answered)).await.unwrap();
+                assert_ne!(read.unwrap(), 0, "{client}");
             }
-        };
-        timeout(SOON, refused).await.unwrap();
-        let other = get(&named("192.0.2.8")).await;
-        assert!(other.ends_with("192.0.2.8 false"), "{other}");
-        drop(open);
+            let further = get(header).await;
+            assert!(!further.contains("200 OK"), "{further}");
+            let others = get(&named(other)).await;
+            assert!(others.ends_with(&format!("{other} false")), "{others}");
+            drop(open);
+            let is_free = async { while !get(header).await.ends_with(&expected) {} };
+            timeout(SOON, is_free).await.unwrap();
+        }
         served.stop().await;
 
         let served = TestServer::start(&listen("10.0.0.0/8"));
