@@ -1,6 +1,7 @@
 //! Every operation of every protocol with every kind of credential.
 
 mod a2a_rows;
+mod client_certificates;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod mail_rows;
@@ -14,9 +15,11 @@ use callboard::rpc::RESOURCE_METADATA_PATH;
 use futures::StreamExt;
 use futures::stream;
 
+use crate::kit::soon;
 use crate::tidy::rust_files;
+use client_certificates::REFUSED;
 use operation::{MatrixRow, RequiredAccess, RowOutcome};
-use site::{BadCredential, ExpectedRefusal, Ids, LISTENER_SCOPE, TestNode};
+use site::{BadCredential, Credential, ExpectedRefusal, Ids, LISTENER_SCOPE, TestNode};
 
 /// Requests with bad credentials that are under way at a time.
 const REQUESTS_MAX: usize = 16;
@@ -49,10 +52,27 @@ const ADDING: [&str; 7] = [
 /// Rows: H-17, H-37.
 #[tokio::test]
 async fn each_operation_with_each_credential() {
-    let site = TestNode::start().await;
-    let rows = rows(&site.bases);
+    check_rows(TestNode::start().await).await;
+}
+
+/// Goal: a client certificate opens what its principal may use and nothing else: one that isn't listed opens nothing, one without a
+/// scope or of another principal as much as such a token, and one of a foreign authority no connection. Method: the rows of the
+/// matrix at listeners that know their callers by certificates, and a request with each certificate that they can't accept.
+#[tokio::test]
+async fn each_operation_with_each_certificate() {
+    check_rows(TestNode::start_with_certificates().await).await;
+}
+
+/// Sends each row with each credential of a node's callers. Fails if a cell is wrong.
+async fn check_rows(site: TestNode) {
+    let mut rows = rows(&site.bases);
     complete(&rows);
-    let mut wrong = refusals(&site, &rows).await;
+    if site.certificates.is_some() {
+        // The bare dialect knows no certificates.
+        rows.retain(|row| row.url.starts_with("https:"));
+    }
+    let mut wrong = handshakes(&site).await;
+    wrong.extend(refusals(&site, &rows).await);
     for row in &rows {
         wrong.extend(foreign_objects(&site, row).await);
         wrong.extend(right(&site, row).await);
@@ -114,6 +134,20 @@ fn complete(rows: &[MatrixRow]) {
     );
 }
 
+/// Sends a request with each certificate that no handshake accepts to each listener with TLS. Returns the cells with an answer.
+async fn handshakes(site: &TestNode) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (base, url) in &site.bases {
+        for who in REFUSED.iter().filter(|_| url.starts_with("https:")) {
+            let sent = site.request(who, "GET", url).send();
+            if let Ok(answer) = soon("an end", sent).await {
+                wrong.push(format!("{base} / {who}: {}", answer.status()));
+            }
+        }
+    }
+    wrong
+}
+
 /// Sends each row with each bad credential, and a right one that lacks the row's scope. Returns the wrong cells.
 async fn refusals(site: &TestNode, rows: &[MatrixRow]) -> Vec<String> {
     let cells = rows.iter().flat_map(|row| {
@@ -124,12 +158,16 @@ async fn refusals(site: &TestNode, rows: &[MatrixRow]) -> Vec<String> {
     cells.filter_map(async |wrong| wrong).collect().await
 }
 
-async fn refusal(site: &TestNode, row: &MatrixRow, credential: &BadCredential) -> Option<String> {
-    let authorization = credential.authorization.as_deref();
-    let outcome = row.send(site, "alice", authorization, &site.ids[0]).await;
-    let is_right = match (row.access, credential.refusal) {
+async fn refusal(site: &TestNode, row: &MatrixRow, bad: &BadCredential) -> Option<String> {
+    let credential = bad.credential();
+    let outcome = row.send(site, "alice", credential, &site.ids[0]).await;
+    let is_right = match (row.access, bad.refusal) {
         (RequiredAccess::Public, _) => {
-            let without = row.send(site, "alice", None, &site.ids[0]).await;
+            let none = Credential {
+                authorization: None,
+                ..credential
+            };
+            let without = row.send(site, "alice", none, &site.ids[0]).await;
             is_right(row, &outcome) && outcome == without
         }
         (RequiredAccess::Local, ExpectedRefusal::Missing) => is_right(row, &outcome),
@@ -137,7 +175,7 @@ async fn refusal(site: &TestNode, row: &MatrixRow, credential: &BadCredential) -
         (RequiredAccess::Local, _) => outcome.status == 401 && outcome.challenge == "Bearer",
         (RequiredAccess::Any | RequiredAccess::Scope(_), refusal) => is_refused(&outcome, refusal),
     };
-    (!is_right).then(|| cell(row, credential.name, &outcome))
+    (!is_right).then(|| cell(row, bad.name, &outcome))
 }
 
 fn is_refused(outcome: &RowOutcome, refusal: ExpectedRefusal) -> bool {
@@ -170,16 +208,16 @@ async fn foreign_objects(site: &TestNode, row: &MatrixRow) -> Vec<String> {
     if row.access == RequiredAccess::Public || row.access == RequiredAccess::Local {
         return wrong;
     }
-    let authorization = site.authorization("bob");
+    let credential = site.credential("bob");
     let named = row.objects(alice);
     if named.is_empty() {
-        let seen = row.send(site, "bob", Some(&authorization), bob).await;
+        let seen = row.send(site, "bob", credential, bob).await;
         let own = alice.iter().filter(|(name, id)| bob[*name] == **id);
         let shown = own.filter(|(_, id)| seen.body.contains(&**id));
         wrong.extend(shown.map(|(name, _)| cell(row, &format!("shows another's {name}"), &seen)));
     }
     if row.is_of_claimed_agent() {
-        let claimed = row.send(site, "alice", Some(&authorization), bob).await;
+        let claimed = row.send(site, "alice", credential, bob).await;
         if claimed.status != 403 {
             wrong.push(cell(row, "another's agent id", &claimed));
         }
@@ -190,7 +228,7 @@ async fn foreign_objects(site: &TestNode, row: &MatrixRow) -> Vec<String> {
         for id in [theirs, &nobodys] {
             let mut ids = bob.clone();
             ids.insert(name, id.clone());
-            let mut outcome = row.send(site, "bob", Some(&authorization), &ids).await;
+            let mut outcome = row.send(site, "bob", credential, &ids).await;
             outcome.body = outcome.body.replace(id, "ID");
             outcomes.push(outcome);
         }
@@ -219,10 +257,8 @@ async fn right(site: &TestNode, row: &MatrixRow) -> Vec<String> {
         RequiredAccess::Public | RequiredAccess::Local => return wrong,
         RequiredAccess::Any => "alice",
         RequiredAccess::Scope(scope) => {
-            let authorization = site.authorization("bob");
-            let outcome = row
-                .send(site, "bob", Some(&authorization), &site.ids[1])
-                .await;
+            let credential = site.credential("bob");
+            let outcome = row.send(site, "bob", credential, &site.ids[1]).await;
             let told = format!("scope=\"{LISTENER_SCOPE} {scope}\"");
             if !is_challenge(&outcome, ExpectedRefusal::Scope, &told) {
                 wrong.push(cell(row, "wrong scope of the operation", &outcome));
@@ -230,10 +266,8 @@ async fn right(site: &TestNode, row: &MatrixRow) -> Vec<String> {
             site.caller_with(scope)
         }
     };
-    let authorization = site.authorization(who);
-    let outcome = row
-        .send(site, who, Some(&authorization), &site.ids[0])
-        .await;
+    let credential = site.credential(who);
+    let outcome = row.send(site, who, credential, &site.ids[0]).await;
     if !is_right(row, &outcome) {
         wrong.push(cell(row, "right", &outcome));
     }
@@ -253,7 +287,7 @@ fn cell(row: &MatrixRow, credential: &str, outcome: &RowOutcome) -> String {
     } = outcome;
     let body: String = body.chars().take(300).collect();
     format!(
-        "{} / {credential}: {status} {code} {challenge} {body}",
-        row.name
+        "{} at {} / {credential}: {status} {code} {challenge} {body}",
+        row.name, row.url
     )
 }

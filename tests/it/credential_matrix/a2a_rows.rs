@@ -2,6 +2,7 @@
 
 use callboard::a2a::{Dialect, Operation as A2aOperation, inbound};
 use callboard::rpc::RESOURCE_METADATA_PATH;
+use serde_json::Value;
 
 use super::operation::{MatrixRow, RequiredAccess};
 use super::site::Ids;
@@ -165,6 +166,9 @@ const REST: &[(Dialect, &[RestRow])] = &[
     ),
 ];
 
+/// Ways to an agent: folder of its address, and its tenant at the address of all. Only 1.0 has tenants.
+const WAYS: [(&str, &str); 3] = [("", ""), ("", "one"), ("/agents/one", "")];
+
 /// Requests at an address: JSON-RPC, HTTP+JSON, or a public document.
 #[derive(Clone, Copy)]
 enum Address {
@@ -234,22 +238,22 @@ fn rest_name(dialect: Dialect, method: &str, path: &str) -> String {
 pub fn rows(bases: &Ids) -> Vec<MatrixRow> {
     let base = &bases["a2a"];
     let mut rows = Vec::new();
-    for (dialect, methods) in RPC {
-        for (method, params, code) in *methods {
-            let row = rpc(base, "/a2a", *dialect, method, params);
-            rows.push(row.right(200, *code));
+    for (folder, tenant) in WAYS {
+        let has = |dialect: Dialect| tenant.is_empty() || dialect == Dialect::V10;
+        for (dialect, methods) in RPC.iter().filter(|(dialect, _)| has(*dialect)) {
+            for (method, params, code) in *methods {
+                let params = with_tenant(params, tenant);
+                let row = rpc(base, &format!("{folder}/a2a"), *dialect, method, &params);
+                rows.push(row.right(200, *code));
+            }
         }
-    }
-    for (dialect, routes) in REST {
-        let root = if *dialect == Dialect::V10 {
-            "/a2a"
-        } else {
-            "/v1"
-        };
-        for (method, path, body, status) in *routes {
-            let url = format!("{base}{root}/{}", path.replace("{config}", "c"));
-            let row = MatrixRow::new(rest_name(*dialect, method, path), method, url);
-            rows.push(versioned(row, *dialect).body(*body).right(*status, 0));
+        for (dialect, routes) in REST.iter().filter(|(dialect, _)| has(*dialect)) {
+            let root = rest_root(*dialect, folder, tenant);
+            for (method, path, body, status) in *routes {
+                let url = format!("{base}{root}/{}", path.replace("{config}", "c"));
+                let row = MatrixRow::new(rest_name(*dialect, method, path), method, url);
+                rows.push(versioned(row, *dialect).body(*body).right(*status, 0));
+            }
         }
     }
     for (pattern, path, address) in ADDRESSES {
@@ -293,6 +297,25 @@ pub fn public_rows(bases: &Ids) -> Vec<MatrixRow> {
             .right(404, 0),
     );
     rows
+}
+
+/// Returns params of JSON-RPC with a tenant, unless it is empty.
+fn with_tenant(params: &str, tenant: &str) -> String {
+    let mut params: Value = serde_json::from_str(params).unwrap();
+    if !tenant.is_empty() {
+        params["tenant"] = tenant.into();
+    }
+    params.to_string()
+}
+
+/// Returns the path before those of HTTP+JSON on a way to an agent.
+fn rest_root(dialect: Dialect, folder: &str, tenant: &str) -> String {
+    match (dialect, folder, tenant) {
+        (Dialect::V10, _, "") => format!("{folder}/a2a"),
+        (Dialect::V10, ..) => format!("{folder}/a2a/{tenant}"),
+        (_, "", _) => "/v1".to_owned(),
+        _ => format!("{folder}/a2a/v1"),
+    }
 }
 
 fn rpc(base: &str, path: &str, dialect: Dialect, method: &str, params: &str) -> MatrixRow {

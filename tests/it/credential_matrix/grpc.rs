@@ -1,6 +1,8 @@
 //! The same over gRPC, where an operation of A2A is a method.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
@@ -11,51 +13,96 @@ use a2a_pb::proto::{
     TaskPushNotificationConfig, part,
 };
 use callboard::a2a::Operation;
-use tonic::transport::Endpoint;
+use callboard::rpc::ClientTls;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{self, Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use super::site::{ExpectedRefusal, TestNode};
+use super::client_certificates::REFUSED;
+use super::site::{Credential, ExpectedRefusal, TestNode};
 use super::unknown;
 use crate::kit::soon;
 
-/// Calls an operation about a task, from an address of its own.
+/// Object of a call: a task, at the agent of a tenant or of the address.
+#[derive(Clone, Copy)]
+struct CallTarget<'a> {
+    /// Empty for the agent of the address.
+    tenant: &'a str,
+    task: &'a str,
+}
+
+/// Calls an operation about a task, from an address of its own. Fails as unavailable without a connection.
 async fn call(
     site: &TestNode,
     operation: Operation,
-    authorization: Option<&str>,
-    task: &str,
+    credential: Credential<'_>,
+    target: CallTarget<'_>,
 ) -> Result<(), Status> {
     static NEXT: AtomicU32 = AtomicU32::new(0x7F00_0101);
     let from = IpAddr::V4(Ipv4Addr::from(NEXT.fetch_add(1, Relaxed)));
     let endpoint = Endpoint::from_shared(site.bases["grpc"].clone()).unwrap();
-    let endpoint = endpoint.local_address(Some(from));
-    let connected = endpoint.connect();
-    let mut client = A2aServiceClient::new(soon("a connection", connected).await.unwrap());
-    soon(
-        "an answer",
-        ask(&mut client, operation, authorization, task),
-    )
-    .await
+    let connecting = async {
+        match &site.certificates {
+            None => endpoint.local_address(Some(from)).connect().await,
+            Some(certificates) => {
+                let tls = certificates.client_tls(credential.certificate_of);
+                connect_with_tls(&endpoint, from, &tls).await
+            }
+        }
+    };
+    let connected = soon("a connection", connecting).await;
+    let connected = connected.map_err(|error| Status::unavailable(error.to_string()))?;
+    let mut client = A2aServiceClient::new(connected);
+    let asked = ask(&mut client, operation, credential.authorization, target);
+    soon("an answer", asked).await
+}
+
+/// Connects over TLS from an address.
+async fn connect_with_tls(
+    endpoint: &Endpoint,
+    from: IpAddr,
+    tls: &ClientTls,
+) -> Result<Channel, transport::Error> {
+    let authority = endpoint.uri().authority().unwrap();
+    let address: SocketAddr = authority.as_str().parse().unwrap();
+    let mut config = tls.config().unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let connector = TlsConnector::from(Arc::new(config));
+    let connect = tower::service_fn(move |_| {
+        let connector = connector.clone();
+        async move {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(from, 0))?;
+            let stream = socket.connect(address).await?;
+            let name = "localhost".try_into().unwrap();
+            let stream = connector.connect(name, stream).await?;
+            io::Result::Ok(TokioIo::new(stream))
+        }
+    });
+    endpoint.connect_with_connector(connect).await
 }
 
 async fn ask(
-    client: &mut A2aServiceClient<tonic::transport::Channel>,
+    client: &mut A2aServiceClient<Channel>,
     operation: Operation,
     authorization: Option<&str>,
-    task: &str,
+    target: CallTarget<'_>,
 ) -> Result<(), Status> {
-    let (id, task_id) = (task.to_owned(), task.to_owned());
+    let (tenant, id) = (target.tenant.to_owned(), target.task.to_owned());
     match operation {
         Operation::SendMessage => {
-            let request = with(authorization, follow_up(task));
+            let request = with(authorization, follow_up(target));
             client.send_message(request).await.map(drop)
         }
         Operation::SendStreamingMessage => {
-            let request = with(authorization, follow_up(task));
+            let request = with(authorization, follow_up(target));
             client.send_streaming_message(request).await.map(drop)
         }
         Operation::GetTask => {
             let request = GetTaskRequest {
+                tenant,
                 id,
                 ..Default::default()
             };
@@ -65,7 +112,10 @@ async fn ask(
                 .map(drop)
         }
         Operation::ListTasks => {
-            let request = ListTasksRequest::default();
+            let request = ListTasksRequest {
+                tenant,
+                ..Default::default()
+            };
             client
                 .list_tasks(with(authorization, request))
                 .await
@@ -73,6 +123,7 @@ async fn ask(
         }
         Operation::CancelTask => {
             let request = CancelTaskRequest {
+                tenant,
                 id,
                 ..Default::default()
             };
@@ -82,38 +133,37 @@ async fn ask(
                 .map(drop)
         }
         Operation::SubscribeToTask => {
-            let request = SubscribeToTaskRequest {
-                id,
-                ..Default::default()
-            };
+            let request = SubscribeToTaskRequest { tenant, id };
             client
                 .subscribe_to_task(with(authorization, request))
                 .await
                 .map(drop)
         }
         Operation::GetExtendedAgentCard => {
-            let request = GetExtendedAgentCardRequest::default();
+            let request = GetExtendedAgentCardRequest { tenant };
             client
                 .get_extended_agent_card(with(authorization, request))
                 .await
                 .map(drop)
         }
-        about_configs => ask_of_configs(client, about_configs, authorization, task_id).await,
+        about_configs => ask_of_configs(client, about_configs, authorization, target).await,
     }
 }
 
 /// Calls an operation about push configurations.
 async fn ask_of_configs(
-    client: &mut A2aServiceClient<tonic::transport::Channel>,
+    client: &mut A2aServiceClient<Channel>,
     operation: Operation,
     authorization: Option<&str>,
-    task_id: String,
+    target: CallTarget<'_>,
 ) -> Result<(), Status> {
+    let (tenant, task_id) = (target.tenant.to_owned(), target.task.to_owned());
     let config = "c".to_owned();
     match operation {
         Operation::CreateTaskPushNotificationConfig => {
             let url = "http://127.0.0.1:9/hook".to_owned();
             let request = TaskPushNotificationConfig {
+                tenant,
                 task_id,
                 id: config,
                 url,
@@ -127,9 +177,9 @@ async fn ask_of_configs(
         }
         Operation::GetTaskPushNotificationConfig => {
             let request = GetTaskPushNotificationConfigRequest {
+                tenant,
                 task_id,
                 id: config,
-                ..Default::default()
             };
             let request = with(authorization, request);
             client
@@ -139,6 +189,7 @@ async fn ask_of_configs(
         }
         Operation::ListTaskPushNotificationConfigs => {
             let request = ListTaskPushNotificationConfigsRequest {
+                tenant,
                 task_id,
                 ..Default::default()
             };
@@ -150,9 +201,9 @@ async fn ask_of_configs(
         }
         Operation::DeleteTaskPushNotificationConfig => {
             let request = DeleteTaskPushNotificationConfigRequest {
+                tenant,
                 task_id,
                 id: config,
-                ..Default::default()
             };
             let request = with(authorization, request);
             client
@@ -175,11 +226,11 @@ fn with<T>(authorization: Option<&str>, message: T) -> Request<T> {
 }
 
 /// A message to a task.
-fn follow_up(task: &str) -> SendMessageRequest {
+fn follow_up(target: CallTarget<'_>) -> SendMessageRequest {
     let content = Some(part::Content::Text("{}".to_owned()));
     let message = Message {
         message_id: "m".to_owned(),
-        task_id: task.to_owned(),
+        task_id: target.task.to_owned(),
         role: Role::User.into(),
         parts: vec![Part {
             content,
@@ -188,6 +239,7 @@ fn follow_up(task: &str) -> SendMessageRequest {
         ..Message::default()
     };
     SendMessageRequest {
+        tenant: target.tenant.to_owned(),
         message: Some(message),
         ..Default::default()
     }
@@ -214,56 +266,89 @@ fn code(result: &Result<(), Status>) -> Code {
     result.as_ref().err().map_or(Code::Ok, Status::code)
 }
 
-/// Goal: over gRPC a credential opens what it is for and nothing else. Method: each operation of A2A with each credential.
+/// Goal: over gRPC a credential opens what it is for and nothing else. Method: each operation of A2A with each credential, at the
+/// address's own agent and at a tenant.
 /// Rows: H-17, H-37.
 #[tokio::test]
 async fn each_grpc_method_with_each_credential() {
-    let site = TestNode::start().await;
-    let task = site.ids[0]["task"].clone();
-    let (alice, bob) = (site.authorization("alice"), site.authorization("bob"));
-    let (mut wrong, mut different) = (Vec::new(), Vec::new());
-    for operation in Operation::ALL {
-        let mut check = |credential: &str, is: Code, should_be: Code| {
-            if is != should_be {
-                wrong.push(format!(
-                    "{operation:?} / {credential}: {is:?}, not {should_be:?}"
-                ));
-            }
-        };
-        for credential in &site.bad {
-            let refused = call(&site, operation, credential.authorization.as_deref(), &task).await;
-            let should_be = match credential.refusal {
-                ExpectedRefusal::Missing | ExpectedRefusal::Invalid => Code::Unauthenticated,
-                ExpectedRefusal::Scope => Code::PermissionDenied,
-            };
-            check(credential.name, code(&refused), should_be);
+    check_methods(TestNode::start().await).await;
+}
+
+/// Goal: over gRPC a client certificate opens what its principal may use and nothing else. Method: the same calls over TLS, and one
+/// with each certificate that no handshake accepts.
+#[tokio::test]
+async fn each_grpc_method_with_each_certificate() {
+    check_methods(TestNode::start_with_certificates().await).await;
+}
+
+/// Calls each operation with each credential of a node's callers. Fails if a cell is wrong.
+async fn check_methods(site: TestNode) {
+    let task = &*site.ids[0]["task"];
+    let mut wrong = Vec::new();
+    for tenant in ["", "one"] {
+        for operation in Operation::ALL {
+            wrong.extend(wrong_cells(&site, operation, CallTarget { tenant, task }).await);
         }
-        let (right, is_about_task) = expected(operation);
-        if is_about_task {
-            let nobodys = unknown(&task);
-            let missing = call(&site, operation, Some(&bob), &nobodys).await;
-            let theirs = call(&site, operation, Some(&bob), &task).await;
-            check("another's task", code(&theirs), Code::NotFound);
-            let [theirs, missing] = [(theirs, &task), (missing, &nobodys)].map(|(result, id)| {
-                let error = result.err().map(|status| {
-                    let details = String::from_utf8_lossy(status.details()).into_owned();
-                    [status.message().to_owned(), details]
-                });
-                error.map(|texts| texts.map(|text| text.replace(id, "ID")))
-            });
-            if theirs != missing {
-                different.push(format!("{operation:?}: {theirs:?}, not {missing:?}"));
-            }
+    }
+    for who in REFUSED.iter().filter(|_| site.certificates.is_some()) {
+        let target = CallTarget { tenant: "", task };
+        let refused = call(&site, Operation::ListTasks, site.credential(who), target).await;
+        let is = code(&refused);
+        // Of the service itself.
+        if matches!(
+            is,
+            Code::Ok | Code::Unauthenticated | Code::PermissionDenied
+        ) {
+            wrong.push(format!("{who}: {is:?}"));
         }
-        let served = call(&site, operation, Some(&alice), &task).await;
-        check("right", code(&served), right);
     }
     site.end().await;
-    wrong.extend(different);
     assert!(
         wrong.is_empty(),
         "{} cells:\n{}",
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// Calls an operation with each credential. Returns the wrong cells.
+async fn wrong_cells(site: &TestNode, operation: Operation, target: CallTarget<'_>) -> Vec<String> {
+    let CallTarget { tenant, task } = target;
+    let cell = |credential: &str, is: Code, should_be: Code| {
+        let cell = format!("{operation:?} {tenant:?} / {credential}: {is:?}, not {should_be:?}");
+        (is != should_be).then_some(cell)
+    };
+    let mut wrong = Vec::new();
+    for bad in &site.bad {
+        let refused = call(site, operation, bad.credential(), target).await;
+        let should_be = match bad.refusal {
+            ExpectedRefusal::Missing | ExpectedRefusal::Invalid => Code::Unauthenticated,
+            ExpectedRefusal::Scope => Code::PermissionDenied,
+        };
+        wrong.extend(cell(bad.name, code(&refused), should_be));
+    }
+    let (right, is_about_task) = expected(operation);
+    if is_about_task {
+        let (bob, nobodys) = (site.credential("bob"), unknown(task));
+        let not_there = CallTarget {
+            tenant,
+            task: &nobodys,
+        };
+        let missing = call(site, operation, bob, not_there).await;
+        let theirs = call(site, operation, bob, target).await;
+        wrong.extend(cell("another's task", code(&theirs), Code::NotFound));
+        let [theirs, missing] = [(theirs, task), (missing, &*nobodys)].map(|(result, id)| {
+            let error = result.err().map(|status| {
+                let details = String::from_utf8_lossy(status.details()).into_owned();
+                [status.message().to_owned(), details]
+            });
+            error.map(|texts| texts.map(|text| text.replace(id, "ID")))
+        });
+        if theirs != missing {
+            wrong.push(format!("{operation:?}: {theirs:?}, not {missing:?}"));
+        }
+    }
+    let served = call(site, operation, site.credential("alice"), target).await;
+    wrong.extend(cell("right", code(&served), right));
+    wrong
 }

@@ -13,19 +13,20 @@ const OTHER: &str = "test/other";
 const UNKNOWN_METHOD: i64 = code::METHOD_NOT_FOUND;
 const INVALID_PARAMS: i64 = code::INVALID_PARAMS;
 
-/// Server of a row: the node's for all agents, that of its HMCP agent, or that of the agent that has tasks and asks.
+/// Server of a row: the node's for all agents, that of its HMCP agent or its mailroom, or that of the agent that has tasks and asks.
 #[derive(Clone, Copy)]
 enum Server {
     All,
     Hmcp,
+    Mail,
     Tasks,
 }
-use Server::{All, Hmcp, Tasks};
+use Server::{All, Hmcp, Mail, Tasks};
 
 impl Server {
     fn access(self) -> RequiredAccess {
         match self {
-            All | Tasks => RequiredAccess::Any,
+            All | Mail | Tasks => RequiredAccess::Any,
             Hmcp => RequiredAccess::Scope(HMCP),
         }
     }
@@ -35,6 +36,7 @@ impl Server {
         match self {
             All => ("mcp", "/mcp", "{session}"),
             Hmcp => ("mcp", "/agents/patients/mcp", "{patients_session}"),
+            Mail => ("mcp", "/agents/room/mcp", "{room_session}"),
             Tasks => ("tasks", "/mcp", "{tasks_session}"),
         }
     }
@@ -49,6 +51,10 @@ const ANSWER: &str =
 const WORK: &str = r#"{"name":"work","arguments":{}}"#;
 const COMPLETE: &str =
     r#"{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}"#;
+// Of the script.
+const RESOURCE: &str = r#"{"uri":"x:y"}"#;
+const PROMPT: &str = r#"{"name":"x"}"#;
+const LETTER: &str = r#"{"uri":"callboard://messages/{mail}"}"#;
 const LEGACY_TASK: &str = r#"{"taskId":"{legacy_task}"}"#;
 const MODERN_TASK: &str = r#"{"taskId":"{modern_task}"}"#;
 const NOTHING: &str = "{}";
@@ -65,17 +71,13 @@ const LEGACY: &[(&str, Server, &str, i64)] = &[
     ("tools/call", Tasks, WORK_AS_TASK, 0),
     ("resources/list", All, NOTHING, 0),
     ("resources/templates/list", All, NOTHING, 0),
-    ("resources/read", All, r#"{"uri":"x:y"}"#, UNKNOWN_METHOD),
-    (
-        "resources/subscribe",
-        All,
-        r#"{"uri":"x:y"}"#,
-        UNKNOWN_METHOD,
-    ),
-    ("resources/unsubscribe", All, r#"{"uri":"x:y"}"#, 0),
+    ("resources/read", All, RESOURCE, 0),
+    ("resources/read", Mail, LETTER, 0),
+    ("resources/subscribe", All, RESOURCE, 0),
+    ("resources/unsubscribe", All, RESOURCE, 0),
     ("prompts/list", All, NOTHING, 0),
-    ("prompts/get", All, r#"{"name":"x"}"#, UNKNOWN_METHOD),
-    ("completion/complete", All, COMPLETE, UNKNOWN_METHOD),
+    ("prompts/get", All, PROMPT, 0),
+    ("completion/complete", All, COMPLETE, 0),
     ("sampling/createMessage", Hmcp, SAMPLE, 0),
     ("tasks/get", Tasks, LEGACY_TASK, 0),
     ("tasks/result", Tasks, LEGACY_TASK, 0),
@@ -98,10 +100,11 @@ const MODERN: &[(&str, Server, &str, i64)] = &[
     ("tools/call", Tasks, ANSWER, 0),
     ("resources/list", All, NOTHING, 0),
     ("resources/templates/list", All, NOTHING, 0),
-    ("resources/read", All, r#"{"uri":"x:y"}"#, UNKNOWN_METHOD),
+    ("resources/read", All, RESOURCE, 0),
+    ("resources/read", Mail, LETTER, 0),
     ("prompts/list", All, NOTHING, 0),
-    ("prompts/get", All, r#"{"name":"x"}"#, UNKNOWN_METHOD),
-    ("completion/complete", All, COMPLETE, UNKNOWN_METHOD),
+    ("prompts/get", All, PROMPT, 0),
+    ("completion/complete", All, COMPLETE, 0),
     ("sampling/createMessage", Hmcp, SAMPLE, 0),
     (
         "subscriptions/listen",
@@ -128,18 +131,8 @@ const MODERN: &[(&str, Server, &str, i64)] = &[
         r#"{"level":"info"}"#,
         UNKNOWN_METHOD,
     ),
-    (
-        "resources/subscribe",
-        All,
-        r#"{"uri":"x:y"}"#,
-        UNKNOWN_METHOD,
-    ),
-    (
-        "resources/unsubscribe",
-        All,
-        r#"{"uri":"x:y"}"#,
-        UNKNOWN_METHOD,
-    ),
+    ("resources/subscribe", All, RESOURCE, UNKNOWN_METHOD),
+    ("resources/unsubscribe", All, RESOURCE, UNKNOWN_METHOD),
     (OTHER, All, NOTHING, UNKNOWN_METHOD),
 ];
 
@@ -197,7 +190,7 @@ fn modern(bases: &Ids, (method, server, params, code): (&str, Server, &str, i64)
     let mut params: Value = serde_json::from_str(params).unwrap();
     let capabilities = match server {
         Tasks => capabilities(),
-        All | Hmcp => json!({}),
+        All | Hmcp | Mail => json!({}),
     };
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

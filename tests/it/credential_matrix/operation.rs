@@ -1,6 +1,6 @@
 //! Rows of the matrix: an operation, its request, and what the right credential gets.
 
-use super::site::{Ids, TestNode, forwarded};
+use super::site::{Credential, Ids, TestNode, forwarded};
 use crate::kit::soon;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub struct MatrixRow {
     /// Name in the tables of the product.
     pub name: String,
     method: &'static str,
-    url: String,
+    pub url: String,
     headers: Vec<(&'static str, String)>,
     body: String,
     /// Whether the credential is in `X-API-Key`, without `Bearer`.
@@ -116,12 +116,12 @@ impl MatrixRow {
         self.headers.iter().any(|(_, value)| value == "{me}")
     }
 
-    /// Sends the request as a caller.
+    /// Sends the request as a caller, with a credential.
     pub async fn send(
         &self,
         site: &TestNode,
         who: &str,
-        authorization: Option<&str>,
+        credential: Credential<'_>,
         ids: &Ids,
     ) -> RowOutcome {
         // All of one length.
@@ -134,9 +134,9 @@ impl MatrixRow {
                 text.replace(&format!("{{{name}}}"), id)
             })
         };
-        let mut request = site.request(self.method, &fill(&self.url));
-        // Listeners without credentials refuse what a proxy passes on.
-        if self.access != RequiredAccess::Local {
+        let mut request = site.request(credential.certificate_of, self.method, &fill(&self.url));
+        // Listeners without credentials refuse what a proxy passes on, and a certificate would be the proxy's.
+        if self.access != RequiredAccess::Local && site.certificates.is_none() {
             request = forwarded(request);
         }
         request = request.header("accept", "application/json, text/event-stream");
@@ -149,7 +149,7 @@ impl MatrixRow {
         for (name, value) in &self.headers {
             request = request.header(*name, fill(value));
         }
-        request = match authorization {
+        request = match credential.authorization {
             None => request,
             Some(shown) if self.is_by_api_key => {
                 request.header("x-api-key", shown.strip_prefix("Bearer ").unwrap())

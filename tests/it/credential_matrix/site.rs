@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions};
 use callboard::message::Elicitation;
 use callboard::rpc::{
-    AccessControl, ClaimNames, IssuerRegistry, JwsAlgorithm, KeySource, ReloadingKeyStore,
-    TokenIssuer, TokenVerifier,
+    AccessControl, BearerVerifier, CertificateClients, ClaimNames, IssuerRegistry, JwsAlgorithm,
+    KeySource, ReloadingKeyStore, TokenIssuer, TokenVerifier,
 };
 use callboard::{
     Agent, ConcurrentHandler, Context, Failure, Handlers, Message, SyncHandler, System,
@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::client_certificates::{CallerCertificates, GUESSER, UNLISTED, listed, listener_lines};
 use crate::introspection_server::{CLIENT, IntrospectionServer};
 use crate::issuer::{SigningKey, TestIssuer, bad_tokens};
 use crate::kit::gateway::{NODE, end, reloaded, script, started};
@@ -31,14 +32,26 @@ const OPAQUE_ISSUER: &str = "https://opaque.example";
 const AUDIENCE: &str = "https://agents.example";
 /// Scope that the listeners require.
 pub const LISTENER_SCOPE: &str = "callboard";
-/// Callers with a valid token, and the scopes that they have beside [`LISTENER_SCOPE`].
-const CALLERS: [(&str, &str); 5] = [
+/// Callers with a valid credential, and their scopes. A token has [`LISTENER_SCOPE`] too.
+pub const CALLERS: [(&str, &str); 5] = [
     ("alice", "hmcp:read"),
     ("bob", ""),
     ("dave", ""),
     ("erin", ""),
     ("chief", "mail.admin mail.watch"),
 ];
+
+/// Line of a listener behind the proxy of [`forwarded`].
+const PROXIES: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
+/// First cases of the upstream's script: a resource and a prompt.
+const RESOURCE_CASES: &str = r#"
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"resources/list"'*) say "$id" '{"resources":[{"uri":"x:y","name":"y"}]}' ;;
+    *'"method":"resources/read"'*'"x:y"'*) say "$id" '{"contents":[{"uri":"x:y","text":"y"}]}' ;;
+    *'"method":"resources/subscribe"'*) say "$id" '{}' ;;
+    *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"x"}]}' ;;
+    *'"method":"prompts/get"'*) say "$id" '{"messages":[{"role":"user","content":{"type":"text","text":"y"}}]}' ;;
+    *'"method":"completion/complete"'*) say "$id" '{"completion":{"values":[]}}' ;;"#;
 
 /// A tool whose calls may be tasks.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -88,11 +101,44 @@ pub enum ExpectedRefusal {
     Scope,
 }
 
+/// Credential of a request: a certificate at a node whose callers have some, and a token.
+#[derive(Clone, Copy)]
+pub struct Credential<'a> {
+    /// Owner of the certificate.
+    pub certificate_of: &'a str,
+    /// Value of `Authorization`.
+    pub authorization: Option<&'a str>,
+}
+
 /// A credential that opens nothing.
 pub struct BadCredential {
     pub name: &'static str,
-    pub authorization: Option<String>,
+    certificate_of: &'static str,
+    authorization: Option<String>,
     pub refusal: ExpectedRefusal,
+}
+
+impl BadCredential {
+    fn new(
+        name: &'static str,
+        certificate_of: &'static str,
+        token: Option<&str>,
+        refusal: ExpectedRefusal,
+    ) -> Self {
+        Self {
+            name,
+            certificate_of,
+            authorization: token.map(|token| format!("Bearer {token}")),
+            refusal,
+        }
+    }
+
+    pub fn credential(&self) -> Credential<'_> {
+        Credential {
+            certificate_of: self.certificate_of,
+            authorization: self.authorization.as_deref(),
+        }
+    }
 }
 
 /// Ids of objects by the name that stands for them in a request.
@@ -102,7 +148,7 @@ pub type Ids = BTreeMap<&'static str, String>;
 pub struct TestNode {
     pub home: Home,
     running: Running,
-    _issuers: [TestIssuer; 2],
+    _issuers: Vec<TestIssuer>,
     _endpoint: IntrospectionServer,
     /// An MCP server whose agent has tasks of its own and asks, which no agent of the topology does.
     _task_server: (System, Listening),
@@ -112,13 +158,16 @@ pub struct TestNode {
     /// URLs of the listeners, without a path: `mcp`, `tasks`, `a2a`, `mail`, `bare` and `grpc`.
     pub bases: BTreeMap<&'static str, String>,
     pub bad: Vec<BadCredential>,
+    /// Values of `Authorization` by caller; empty if the callers have certificates.
     tokens: BTreeMap<&'static str, String>,
+    /// The callers' certificates; `None` if the callers have tokens.
+    pub certificates: Option<CallerCertificates>,
     /// Objects of alice, and those that bob has too.
     pub ids: [Ids; 2],
 }
 
 impl TestNode {
-    /// Starts the node. A key and a token that it accepts at first are revoked, and listed as bad.
+    /// Starts a node whose callers have tokens. A key and a token that it accepts at first are revoked, and listed as bad.
     pub async fn start() -> Self {
         let (key, retired) = (
             SigningKey::new("k1", "RS256"),
@@ -129,13 +178,7 @@ impl TestNode {
         let endpoint = IntrospectionServer::start().await;
         let other = TestIssuer::with_keys(&[&stranger]).await;
         let home = Home::new();
-        let pem = KeyPair::generate().unwrap().serialize_pem();
-        home.write("card.pem", &pem);
-        fs::copy(example("cardiology.json"), home.path("cardiology.json")).unwrap();
-        let keys = home.path("keys.toml").display().to_string();
-        let add = ["keys", "--keys", &keys, "add", "robot"];
-        let made = home.run(&add).await.with(0, "");
-        let robot = made.out.trim().to_owned();
+        let robot = prepare(&home).await;
 
         let claims = |who: &str, scope: &str| {
             let mut claims = issuer.claims(AUDIENCE);
@@ -144,7 +187,8 @@ impl TestNode {
         };
         let good = |(who, scope)| {
             let scope = format!("{LISTENER_SCOPE} {scope}");
-            (who, key.token(&claims(who, scope.trim_end())))
+            let token = key.token(&claims(who, scope.trim_end()));
+            (who, format!("Bearer {token}"))
         };
         let tokens: BTreeMap<_, _> = CALLERS.into_iter().map(good).collect();
         let withdrawn = retired.token(&claims("alice", LISTENER_SCOPE));
@@ -154,9 +198,9 @@ impl TestNode {
         opaque_claims["iss"] = OPAQUE_ISSUER.into();
         endpoint.activate(&opaque, &opaque_claims);
 
-        let before = topology(&home, &issuer, "/jwks", &endpoint);
+        let before = topology(&home, &issuer, "/jwks", &endpoint, PROXIES);
         let (mut running, listening) = started(&home, &before).await;
-        let mut bases = bases_of(&listening);
+        let bases = bases_of(&listening);
         for (who, token) in [
             ("robot", &robot),
             ("corp.alice", &withdrawn),
@@ -167,13 +211,13 @@ impl TestNode {
         // Neither needs another topology.
         endpoint.revoke(&opaque);
         issuer.set("/later", 200, &json!({ "keys": [key.jwk()] }).to_string());
-        let revoke = ["keys", "--keys", &keys, "revoke", "robot"];
+        let revoke = ["keys", "--keys", "keys.toml", "revoke", "robot"];
         assert_eq!(home.run(&revoke).await.code, Some(0));
         for (who, token) in [("robot", &robot), ("opaque.alice", &opaque)] {
             until_answered(&bases, who, token, false).await;
         }
         // The node fetches known keys each ten minutes; a reload shows the same at once.
-        let after = topology(&home, &issuer, "/later", &endpoint);
+        let after = topology(&home, &issuer, "/later", &endpoint, PROXIES);
         reloaded(&home, &mut running, &after).await;
 
         let mut invalid: BTreeMap<_, _> = bad_tokens(&issuer, AUDIENCE, &key, &stranger)
@@ -185,36 +229,83 @@ impl TestNode {
         invalid.insert("revoked key", robot);
         invalid.insert("revoked opaque token", opaque);
         invalid.insert("withdrawn signing key", withdrawn);
-        let bad = |name, token: Option<String>, refusal| BadCredential {
-            name,
-            authorization: token.map(|token| format!("Bearer {token}")),
-            refusal,
-        };
+        let bad = |name, token: Option<&str>, refusal| BadCredential::new(name, "", token, refusal);
         let lacking = key.token(&claims("alice", "other"));
         let mut all = vec![
             bad("no credential", None, ExpectedRefusal::Missing),
-            bad("wrong scope", Some(lacking), ExpectedRefusal::Scope),
+            bad("wrong scope", Some(&lacking), ExpectedRefusal::Scope),
         ];
-        let invalid = invalid.into_iter();
-        all.extend(invalid.map(|(name, token)| bad(name, Some(token), ExpectedRefusal::Invalid)));
-
-        let (system, tasks) = task_server(&home, &issuer);
-        bases.insert("tasks", tasks.url.strip_suffix("/mcp").unwrap().to_owned());
+        for (name, token) in invalid {
+            all.push(bad(name, Some(&token), ExpectedRefusal::Invalid));
+        }
         let mut site = Self {
+            bad: all,
+            tokens,
+            ..Self::serving(home, running, bases, vec![issuer, other], endpoint, None)
+        };
+        site.open_objects().await;
+        site
+    }
+
+    /// Starts a node whose callers have certificates, with listeners that accept tokens too.
+    pub async fn start_with_certificates() -> Self {
+        let issuer = TestIssuer::with_keys(&[&SigningKey::new("k1", "RS256")]).await;
+        let endpoint = IntrospectionServer::start().await;
+        let home = Home::new();
+        prepare(&home).await;
+        let certificates = CallerCertificates::issue(&home);
+        let topology = topology(&home, &issuer, "/jwks", &endpoint, &listener_lines());
+        let (running, listening) = started(&home, &topology).await;
+        let bases = bases_of(&listening);
+        let (unlisted, invalid) = (ExpectedRefusal::Missing, ExpectedRefusal::Invalid);
+        let mut site = Self {
+            bad: vec![
+                BadCredential::new("unlisted certificate", UNLISTED, None, unlisted),
+                BadCredential::new("wrong token", GUESSER, Some("cbk_wrong"), invalid),
+            ],
+            ..Self::serving(
+                home,
+                running,
+                bases,
+                vec![issuer],
+                endpoint,
+                Some(certificates),
+            )
+        };
+        site.open_objects().await;
+        site
+    }
+
+    /// A node that serves, without credentials and objects of its callers.
+    fn serving(
+        home: Home,
+        running: Running,
+        mut bases: BTreeMap<&'static str, String>,
+        issuers: Vec<TestIssuer>,
+        endpoint: IntrospectionServer,
+        certificates: Option<CallerCertificates>,
+    ) -> Self {
+        let (system, tasks) = task_server(&home, &issuers[0], certificates.as_ref());
+        let url = tasks.url.strip_suffix("/mcp").unwrap();
+        let url = match certificates {
+            Some(_) => url.replacen("http:", "https:", 1),
+            None => url.to_owned(),
+        };
+        bases.insert("tasks", url);
+        Self {
             home,
             running,
-            _issuers: [issuer, other],
+            _issuers: issuers,
             _endpoint: endpoint,
             _task_server: (system, tasks),
             streams: Vec::new(),
             http: Client::new(),
             bases,
-            bad: all,
-            tokens,
+            bad: Vec::new(),
+            tokens: BTreeMap::new(),
+            certificates,
             ids: Default::default(),
-        };
-        site.open_objects().await;
-        site
+        }
     }
 
     pub async fn end(self) {
@@ -222,9 +313,12 @@ impl TestNode {
         end(self.running, &self.home).await;
     }
 
-    /// Value of `Authorization` of a caller.
-    pub fn authorization(&self, who: &str) -> String {
-        format!("Bearer {}", self.tokens[who])
+    /// Credential of a caller.
+    pub fn credential<'a>(&'a self, who: &'a str) -> Credential<'a> {
+        Credential {
+            certificate_of: who,
+            authorization: self.tokens.get(who).map(String::as_str),
+        }
     }
 
     /// The caller with a scope of its own: alice if she has it.
@@ -233,17 +327,29 @@ impl TestNode {
         CALLERS.iter().find(has).unwrap().0
     }
 
-    pub fn request(&self, method: &str, url: &str) -> RequestBuilder {
+    /// A request over a connection with this owner's certificate, if there are certificates.
+    pub fn request(&self, certificate_of: &str, method: &str, url: &str) -> RequestBuilder {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        self.http.request(method, url)
+        self.client(certificate_of).request(method, url)
+    }
+
+    fn client(&self, certificate_of: &str) -> Client {
+        match &self.certificates {
+            Some(certificates) => certificates.client(certificate_of),
+            None => self.http.clone(),
+        }
     }
 
     /// Sends a request of a caller. Its answer must be a success.
     async fn ask(&self, who: &str, request: RequestBuilder) -> Response {
-        let request = forwarded(request)
-            .header("authorization", self.authorization(who))
-            .header("x-agent-id", format!("corp.{who}"));
-        let response = soon("an answer", request.send()).await.unwrap();
+        let request = request.header("x-agent-id", format!("corp.{who}"));
+        let request = match self.credential(who).authorization {
+            Some(shown) => forwarded(request).header("authorization", shown),
+            None => request,
+        };
+        let client = self.client(who);
+        let sent = client.execute(request.build().unwrap());
+        let response = soon("an answer", sent).await.unwrap();
         let (url, status) = (response.url(), response.status());
         assert!(status.is_success(), "{who} {url}: {status}");
         response
@@ -258,6 +364,7 @@ impl TestNode {
                 ("named_session", "mcp", "/agents/one/mcp"),
                 ("named_ended", "mcp", "/agents/one/mcp"),
                 ("patients_session", "mcp", "/agents/patients/mcp"),
+                ("room_session", "mcp", "/agents/room/mcp"),
                 ("tasks_session", "tasks", "/mcp"),
             ] {
                 let url = format!("{}{path}", self.bases[base]);
@@ -359,19 +466,39 @@ async fn json_of(response: Response) -> Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
+/// Writes the files of a topology. Returns the key of `robot`.
+async fn prepare(home: &Home) -> String {
+    let pem = KeyPair::generate().unwrap().serialize_pem();
+    home.write("card.pem", &pem);
+    fs::copy(example("cardiology.json"), home.path("cardiology.json")).unwrap();
+    let add = ["keys", "--keys", "keys.toml", "add", "robot"];
+    let made = home.run(&add).await.with(0, "");
+    made.out.trim().to_owned()
+}
+
+/// An upstream with a tool, a resource and a prompt.
+fn upstream(home: &Home) -> String {
+    let declared = script(home, "one", "one");
+    let text = fs::read_to_string(home.path("server.sh")).unwrap();
+    let (start, cases) = text.split_once(" in\n").unwrap();
+    home.write("server.sh", &format!("{start} in{RESOURCE_CASES}\n{cases}"));
+    declared
+}
+
 /// The topology of the node. The keys of its issuer are at a path; another issuer's tokens are
-/// introspected.
+/// introspected. `lines` are of each listener with credentials.
 fn topology(
     home: &Home,
     issuer: &TestIssuer,
     keys: &str,
     endpoint: &IntrospectionServer,
+    lines: &str,
 ) -> String {
     let url = &issuer.url;
     let (client, secret) = CLIENT;
     let secret = home.write("secret", secret);
     let auth = format!(
-        "keys = \"keys.toml\"\ntrusted_proxies = [\"127.0.0.1\"]\n[listener.auth]\n[[listener.auth.issuer]]\nname = \"corp\"\n\
+        "{lines}keys = \"keys.toml\"\n[listener.auth]\n[[listener.auth.issuer]]\nname = \"corp\"\n\
          issuer = \"{url}\"\njwks = \"{url}{keys}\"\naudiences = [\"{AUDIENCE}\"]\nscopes_required = [\"{LISTENER_SCOPE}\"]\n\
          [[listener.auth.issuer]]\nname = \"opaque\"\nissuer = \"{OPAQUE_ISSUER}\"\naudiences = [\"{AUDIENCE}\"]\n\
          introspection = \"{}\"\nclient_id = \"{client}\"\nsecret_env = \"file:{secret}\"\nintrospection_age_max_s = 1\n\
@@ -387,14 +514,14 @@ fn topology(
     };
     [
         NODE,
-        &script(home, "one", "one"),
+        &upstream(home),
         "[[agent]]\nkind = \"mailroom\"\nid = \"room\"\n",
         "[[agent]]\nkind = \"patient_data\"\nid = \"patients\"\npatients = [{ name = \"Jane Doe\", id = \"PT67890\" }]\n",
         "[[agent]]\n",
         clinic,
-        &listener("protocol = \"mcp\"\ndialect = \"mcp\"\nagents = [\"one\", \"patients\"]\ncompat = [\"sse\", \"websocket\"]\n"),
+        &listener("protocol = \"mcp\"\ndialect = \"mcp\"\nagents = [\"one\", \"patients\", \"room\"]\ncompat = [\"sse\", \"websocket\"]\n"),
         &auth,
-        &listener("protocol = \"a2a\"\nagent = \"one\"\npush_allow = [\"127.0.0.0/8\"]\nsigning_key = \"card.pem\"\n"),
+        &listener("protocol = \"a2a\"\nagents = [\"one\", \"room\"]\npush_allow = [\"127.0.0.0/8\"]\nsigning_key = \"card.pem\"\n"),
         grpc,
         &auth,
         &listener("protocol = \"mail\"\nagent = \"room\"\n"),
@@ -415,7 +542,10 @@ fn bases_of(listening: &[(String, String)]) -> BTreeMap<&'static str, String> {
     let mut bases = BTreeMap::from([
         ("mcp", without(of(&|_, url| url.ends_with("/mcp")), "/mcp")),
         ("a2a", without(of(&|_, url| url.ends_with("/a2a")), "/a2a")),
-        ("mail", of(&|agent, _| agent == "room")),
+        (
+            "mail",
+            of(&|agent, url| agent == "room" && !url.contains("/agents/")),
+        ),
         ("bare", without(of(&|agent, _| agent == "clinic_a"), "/mcp")),
     ]);
     if cfg!(feature = "grpc") {
@@ -458,7 +588,11 @@ async fn until_answered(
 }
 
 /// Serves an agent with tasks over MCP, with the node's credentials.
-fn task_server(home: &Home, issuer: &TestIssuer) -> (System, Listening) {
+fn task_server(
+    home: &Home,
+    issuer: &TestIssuer,
+    certificates: Option<&CallerCertificates>,
+) -> (System, Listening) {
     let settings = TokenIssuer {
         name: "corp".to_owned(),
         issuer: issuer.url.clone(),
@@ -476,14 +610,22 @@ fn task_server(home: &Home, issuer: &TestIssuer) -> (System, Listening) {
     let tokens = TokenVerifier::new(vec![settings], None, &IssuerRegistry::default());
     let resource = tokens.resource().clone();
     let keys = ReloadingKeyStore::open(home.path("keys.toml")).unwrap();
-    let options = McpServerOptions {
-        access: AccessControl::with_verifiers(vec![Box::new(keys), Box::new(Arc::new(tokens))]),
-        ..McpServerOptions::default()
-    };
-    let listen = ListenOptions {
+    let mut verifiers: Vec<Box<dyn BearerVerifier>> =
+        vec![Box::new(keys), Box::new(Arc::new(tokens))];
+    let mut listen = ListenOptions {
         token_resource: Some(resource.into()),
-        trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
         ..ListenOptions::default()
+    };
+    match certificates {
+        Some(certificates) => {
+            verifiers.push(Box::new(CertificateClients::new(listed())));
+            listen.tls = Some(certificates.listener_tls());
+        }
+        None => listen.trusted_proxies = ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+    }
+    let options = McpServerOptions {
+        access: AccessControl::with_verifiers(verifiers),
+        ..McpServerOptions::default()
     };
     let system = System::start(1).unwrap();
     let listening = mcp::serve_with(system.spawn(Worker), options, &listen);
