@@ -14,7 +14,6 @@ mod heavy {
     /// Goal: a listener gets its certificate from an ACME authority, which checks the name at the listener,
     /// and keeps it for its owner alone. Method: pebble; a client that trusts pebble's root only, before and
     /// after a restart without pebble.
-    /// Rows: X-16.
     #[tokio::test]
     async fn certificate_of_pebble() {
         let Some(peers) = heavy_peers() else { return };

@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use actix_web::dev::{Server, ServerHandle};
@@ -20,6 +22,11 @@ use crate::round::{Round, Step};
 /// Longest that a test waits for what must happen: the machine may be under load, and a peer has to be loaded.
 pub const SOON: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(20);
+/// Ports of [`free_port`]. They lie below those that systems choose for connections and for port 0, so that nobody is
+/// given one between the choice here and the start of a peer.
+const PORTS: Range<u16> = 20_000..32_000;
+/// Ports between the first ones of two processes with consecutive ids.
+const PROCESS_PORTS: u32 = 128;
 
 /// The folder that the peers are installed in.
 #[derive(Clone)]
@@ -197,10 +204,17 @@ impl Served {
     }
 }
 
-/// A port that nobody has now.
+/// A port that nobody has now. It is given once in this process.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(PROCESS_PORTS);
+    let mut ports = PORTS.map(|_| {
+        let next = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let offset = next % u32::from(PORTS.end - PORTS.start);
+        PORTS.start + u16::try_from(offset).unwrap()
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).expect("no port is free")
 }
 
 /// A client that trusts the authority in this PEM file, before it is built.

@@ -1,5 +1,5 @@
-// The authorization server oidc-provider: `oidc.mjs PORT CERTIFICATE KEY`, over HTTPS. Clients register themselves; access
-// tokens are JWTs or, for resources that end with `/opaque`, opaque. A client may have its tokens bound to its certificate.
+// The authorization server oidc-provider: `oidc.mjs PORT CERTIFICATE KEY`, over HTTPS. Clients register themselves. Access
+// tokens are for any resource: JWTs or, if it ends with `/opaque`, opaque. A client may have its tokens bound to its certificate.
 
 import { generateKeyPairSync } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -12,7 +12,7 @@ const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 
 const provider = new Provider(`https://127.0.0.1:${port}`, {
   jwks: { keys: [{ ...privateKey.export({ format: "jwk" }), kid: "k1", use: "sig", alg: "RS256" }] },
-  scopes: ["callboard", "other"],
+  scopes: ["callboard", "other", "hmcp:read"],
   features: {
     clientCredentials: { enabled: true },
     devInteractions: { enabled: false },
@@ -26,7 +26,7 @@ const provider = new Provider(`https://127.0.0.1:${port}`, {
     resourceIndicators: {
       enabled: true,
       getResourceServerInfo: (ctx, resource) => ({
-        scope: "callboard other",
+        scope: "callboard other hmcp:read",
         audience: resource,
         accessTokenFormat: resource.endsWith("/opaque") ? "opaque" : "jwt",
         jwt: { sign: { alg: "RS256" } },

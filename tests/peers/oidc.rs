@@ -9,6 +9,9 @@ use crate::kit::{Peers, Served, initialize, peers, script, soon, trusting, with}
 
 const AUDIENCE: &str = "https://agents.example";
 const AUDIENCE_OPAQUE: &str = "https://agents.example/opaque";
+/// Resources whose tokens have the same formats and are for no listener here.
+const ELSEWHERE: &str = "https://other.example";
+const ELSEWHERE_OPAQUE: &str = "https://other.example/opaque";
 
 /// The authorization server, and a client that trusts it.
 struct OidcProvider {
@@ -45,6 +48,16 @@ impl OidcProvider {
 
     fn ca(&self) -> String {
         self.folder.path().join("ca.pem").display().to_string()
+    }
+
+    /// Returns lines of a listener that is opened by tokens for an audience, with further lines of the issuer's table.
+    fn issuer(&self, audience: &str, more: &str) -> String {
+        format!(
+            "[listener.auth]\n[[listener.auth.issuer]]\nname = \"oidc\"\nissuer = \"{}\"\naudiences = [\"{audience}\"]\nca = \"{}\"\n\
+             networks = [\"127.0.0.0/8\"]\nscopes_required = [\"callboard\"]\nclaims = {{ principal = \"client_id\" }}\n{more}",
+            self.url(""),
+            self.ca()
+        )
     }
 
     /// Registers a client for the grant by its own credentials (RFC 7591). Returns its id and secret.
@@ -106,7 +119,8 @@ fn challenge(response: &Response) -> &str {
 
 /// Goal: tokens of a real authorization server open a listener, signed and opaque ones; not those of
 /// another audience, without the scope, revoked, or bound to a certificate. Method: clients that register
-/// at oidc-provider, with tokens for two listeners, one of which verifies by keys and one introspects.
+/// at oidc-provider, with tokens for two listeners, one of which verifies by keys and one introspects;
+/// a token for another audience has the listener's format.
 /// Rows: H-17, H-37.
 #[tokio::test]
 async fn tokens_of_oidc_provider() {
@@ -115,20 +129,15 @@ async fn tokens_of_oidc_provider() {
     let resource_server = provider.register(json!({})).await;
     let secret = provider.folder.path().join("secret");
     std::fs::write(&secret, &resource_server.1).unwrap();
-    let (url, ca) = (provider.url(""), provider.ca());
-    let issuer = |audience: &str, more: &str| {
-        format!(
-            "[listener.auth]\n[[listener.auth.issuer]]\nname = \"oidc\"\nissuer = \"{url}\"\naudiences = [\"{audience}\"]\nca = \"{ca}\"\n\
-             networks = [\"127.0.0.0/8\"]\nscopes_required = [\"callboard\"]\nclaims = {{ principal = \"client_id\" }}\n{more}"
-        )
-    };
-    let signed = Gateway::start(&peers, Topology::with_access(&issuer(AUDIENCE, ""), ECHO)).await;
+    let url = provider.url("");
+    let signed = provider.issuer(AUDIENCE, "");
+    let signed = Gateway::start(&peers, Topology::with_access(&signed, ECHO)).await;
     let introspection = format!(
         "introspection = \"{url}/token/introspection\"\nclient_id = \"{}\"\nsecret_env = \"file:{}\"\nintrospection_age_max_s = 1\n",
         resource_server.0,
         secret.display()
     );
-    let introspected = issuer(AUDIENCE_OPAQUE, &introspection);
+    let introspected = provider.issuer(AUDIENCE_OPAQUE, &introspection);
     let introspected = Gateway::start(&peers, Topology::with_access(&introspected, ECHO)).await;
 
     // What a client without a token is told leads it to the server.
@@ -143,8 +152,8 @@ async fn tokens_of_oidc_provider() {
     let client = provider.register(json!({})).await;
     let http = &provider.http;
     for (gateway, own, other) in [
-        (&signed, AUDIENCE, AUDIENCE_OPAQUE),
-        (&introspected, AUDIENCE_OPAQUE, AUDIENCE),
+        (&signed, AUDIENCE, ELSEWHERE),
+        (&introspected, AUDIENCE_OPAQUE, ELSEWHERE_OPAQUE),
     ] {
         let right = provider.token(http, &client, own, "callboard").await;
         assert_eq!(opened(gateway, &right).await.status(), 200, "{own}");
@@ -185,4 +194,45 @@ async fn tokens_of_oidc_provider() {
     }
     signed.end().await;
     introspected.end().await;
+}
+
+/// Goal: a client of HMCP's kind reads a patient with a token for reading, and without that scope is told which one it
+/// lacks. Method: the Python SDK 1 over streamable HTTP and HTTP+SSE, with tokens of oidc-provider, against a patient-data
+/// agent. HMCP's own client is built on that major version of the SDK and is in no registry, so this stands in for it.
+/// Rows: H-15, H-17, H-37.
+#[tokio::test]
+async fn hmcp_client_with_tokens() {
+    const PATIENTS: &str = "[[agent]]\nkind = \"patient_data\"\nid = \"patients\"\npatients = [{ name = \"John Smith\", id = \"PT12345\" }]\n";
+    let Some(peers) = peers() else { return };
+    let provider = OidcProvider::start(&peers).await;
+    let access = format!("compat = [\"sse\"]\n{}", provider.issuer(AUDIENCE, ""));
+    let node = Gateway::start(&peers, Topology::with_access(&access, PATIENTS)).await;
+    let scope = json!({ "scope": "callboard hmcp:read" });
+    let client = provider.register(scope).await;
+    let token = async |scope: &str| {
+        let http = &provider.http;
+        provider.token(http, &client, AUDIENCE, scope).await
+    };
+    let (reading, lacking) = (token("callboard hmcp:read").await, token("callboard").await);
+    let mut python = peers.client(&peers.python("python-old"), &[&script("hmcp_client.py")]);
+    let mut find = async |path: &str, token: &str| {
+        let wanted = json!({
+            "url": format!("http://{}{path}", node.authority()), "token": token,
+            "call": "find_patient", "arguments": { "name": "John Smith" },
+        });
+        let line = python.ask("a call", &wanted).await;
+        serde_json::from_str::<Value>(&line).unwrap_or_else(|e| panic!("{e} in {line}"))
+    };
+    for (path, refusal) in [
+        ("/mcp/", "403 Bearer error=\"insufficient_scope\""),
+        ("/sse/", "-2 {\"needed_scope\": \"hmcp:read\"}"),
+    ] {
+        let found = find(path, &reading).await;
+        assert_eq!(found["said"]["patient_id"], "PT12345", "{path}: {found}");
+        let refused = find(path, &lacking).await;
+        let told = refused["refused"].as_str().unwrap_or_default();
+        assert!(told.starts_with(refusal), "{path}: {refused}");
+        assert!(told.contains("hmcp:read"), "{path}: {refused}");
+    }
+    node.end().await;
 }

@@ -1,9 +1,12 @@
 //! The settings of docs/proxies.md, with the proxies that they are for.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use reqwest::Client;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::certificates::Authority;
 use crate::gateway::{ECHO, Gateway, Topology, callboard};
@@ -12,7 +15,9 @@ use crate::kit::{Peers, Served, initialize, peers, soon, trusting, with};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/proxies.md");
 const NAME: &str = "agents.example";
 /// Address of the client, which isn't the proxy's.
-const CLIENT: [u8; 4] = [127, 0, 0, 9];
+const CLIENT: &str = "127.0.0.9";
+/// Address that the client claims in a header.
+const CLAIMED: &str = "198.51.100.77";
 
 /// Returns the blocks of the page in this language.
 fn blocks(language: &str) -> Vec<String> {
@@ -28,6 +33,33 @@ fn blocks(language: &str) -> Vec<String> {
 fn replaced(text: &str, old: &str, new: &str) -> String {
     assert!(text.contains(old), "{old} in {text}");
     text.replace(old, new)
+}
+
+/// Opens a WebSocket at the URL, and waits for the answer to `initialize` in it.
+async fn initialize_over_websocket(client: &Client, url: &str, key: &str) {
+    let request = client.get(url).bearer_auth(key);
+    let request = request
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-protocol", "mcp");
+    let opened = soon("a WebSocket", request.send()).await.unwrap();
+    assert_eq!(opened.status(), 101);
+    let mut socket = soon("an upgrade", opened.upgrade()).await.unwrap();
+    // One frame: text, a length of two bytes, and a mask of zeros (RFC 6455, section 5.2).
+    let text = initialize().to_string();
+    let length = u16::try_from(text.len()).unwrap().to_be_bytes();
+    let frame = [&[0x81_u8, 0xFE][..], &length, &[0; 4], text.as_bytes()].concat();
+    socket.write_all(&frame).await.unwrap();
+    let mut received = Vec::new();
+    let answered = async {
+        while !String::from_utf8_lossy(&received).contains("protocolVersion") {
+            let count = socket.read_buf(&mut received).await.unwrap();
+            assert_ne!(count, 0, "the WebSocket ended without an answer");
+        }
+    };
+    soon("an answer over the WebSocket", answered).await;
 }
 
 /// A node behind a proxy, with a certificate for [`NAME`] and a key for the node.
@@ -60,21 +92,23 @@ impl ProxiedNode {
         self.path(name)
     }
 
-    /// Starts a node whose listener has the page's settings.
+    /// Starts a node whose listener has the page's settings, and WebSocket.
     async fn node(&self, peers: &Peers, more: &str) -> Gateway {
         let listener = &blocks("toml")[0];
         let listener = replaced(listener, "127.0.0.1:3001", "127.0.0.1:0");
         let listener = replaced(&listener, "keys.toml", &self.path("keys.toml"));
-        let text = format!("[node]\nname = \"behind\"\n{listener}{more}{ECHO}");
+        let listener = format!("{listener}compat = [\"websocket\"]\n{more}");
+        let text = format!("[node]\nname = \"behind\"\n{listener}{ECHO}");
         Gateway::start(peers, Topology::of_text(&text)).await
     }
 
-    /// Checks that clients reach the node through the proxy: by its name, with a key, over TLS, and
-    /// from their own address.
+    /// Checks that clients reach the node through the proxy: by its name, with a key, over TLS, by
+    /// WebSocket too, and from their own address, whatever address they claim.
     async fn check(&self, proxy: &Served, node: &Gateway) {
         let at = ([127, 0, 0, 1], proxy.port).into();
         let client = trusting(&std::fs::read(&self.ca).unwrap());
-        let client = client.resolve(NAME, at).local_address(Some(CLIENT.into()));
+        let own = CLIENT.parse::<IpAddr>().unwrap();
+        let client = client.resolve(NAME, at).local_address(own);
         let client = client.build().unwrap();
         let url = format!("https://{NAME}:{}/mcp", proxy.port);
         let post = |key: &str| {
@@ -92,15 +126,29 @@ impl ProxiedNode {
             .timeout(Duration::from_secs(60));
         let stream = soon("a stream", stream.send()).await.unwrap();
         assert_eq!(stream.status(), 200);
-        let refused = soon("a refusal", post("cbk_wrong").send()).await.unwrap();
+        initialize_over_websocket(&client, &url, &self.key).await;
+        // The only failure, because the audit has one entry a minute for an address.
+        let forged = post("cbk_wrong").header("x-forwarded-for", CLAIMED);
+        let refused = soon("a refusal", forged.send()).await.unwrap();
         assert_eq!(refused.status(), 401);
-        let audited = async { while !node.audit("auth.failed").await.contains("127.0.0.9") {} };
-        soon("the client's own address", audited).await;
+        let audited = async {
+            loop {
+                let audit = node.audit("auth.failed").await;
+                if audit.contains(CLIENT) || audit.contains(CLAIMED) {
+                    break audit;
+                }
+            }
+        };
+        let audit = soon("the failure in the audit", audited).await;
+        assert!(
+            audit.contains(CLIENT) && !audit.contains(CLAIMED),
+            "{audit}"
+        );
     }
 }
 
 /// Goal: the settings for nginx work as they stand. Method: nginx with them, in front of a node with those of
-/// the page; only addresses and files are replaced.
+/// the page and WebSocket; else only addresses and files are replaced.
 #[tokio::test]
 async fn behind_nginx() {
     let Some(peers) = peers() else { return };
