@@ -84,12 +84,15 @@ fn build(more: &[&str]) -> Outcome<String> {
         "--bin",
         "instructions",
     ];
-    let build = [&build[..], more].concat();
-    run(cargo(&build))?;
+    let build = |options: &[&str]| {
+        let mut command = cargo(&[&build[..], more, options].concat());
+        // Instructions are counted as a whole, not by line.
+        command.env("CARGO_PROFILE_BENCH_DEBUG", "0");
+        command
+    };
+    run(build(&[]))?;
     // The second time nothing is built; only the path is asked for.
-    let messages = output(cargo(
-        &[&build[..], &["--quiet", "--message-format", "json"]].concat(),
-    ))?;
+    let messages = output(build(&["--quiet", "--message-format", "json"]))?;
     executable(&messages).ok_or_else(|| "cargo named no executable of `instructions`".to_owned())
 }
 

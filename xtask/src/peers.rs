@@ -254,6 +254,8 @@ pub fn rust_peer(options: &[&str]) -> Outcome<PathBuf> {
     let mut build = cargo(&[&["build", "--locked", "--manifest-path", RUST], options].concat());
     build.env("CARGO_TARGET_DIR", &home);
     build.env("RUSTFLAGS", "--deny warnings");
+    // As the workspace: a package outside of it has no part of its profiles.
+    build.env("CARGO_PROFILE_DEV_DEBUG", "0");
     run(build)?;
     let profile = if options.contains(&"--release") {
         "release"
