@@ -26,8 +26,9 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::ConnectionInfo;
 use crate::error::{BAD_REQUEST, ERROR_DOMAIN};
-use crate::inbound::AddressRouter;
+use crate::inbound::binding_api::{AddressedRequest, negotiate, request_context};
 use crate::inbound::calls::{NumberedEvent, RequestContext};
+use crate::inbound::{A2aOptions, AddressRouter};
 use crate::wire::WireType;
 use crate::{A2aError, ErrorKind, Operation};
 
@@ -71,16 +72,37 @@ impl GrpcService {
         }
     }
 
-    /// Authenticates a request. A rejection is delayed if its address fails too often.
-    async fn authenticate(
+    /// Authenticates a request by the rules of a server, and checks its protocol version and extensions. A
+    /// rejected credential is delayed if its address fails too often.
+    async fn admit(
         &self,
+        options: &A2aOptions,
         metadata: &MetadataMap,
         shown: &PresentedCredential<'_>,
     ) -> Result<RequestContext, Status> {
-        let access = &self.router.options().access;
-        access.prepare(shown).await;
+        let who = self.authenticate(options, metadata, shown).await?;
+        let lists = metadata
+            .get_all("a2a-extensions")
+            .iter()
+            .filter_map(|list| list.to_str().ok());
+        let extensions: Vec<_> = lists
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .collect();
+        let version = metadata_text(metadata, "a2a-version").unwrap_or_default();
+        negotiate(options, version, &extensions).map_err(error_status)?;
+        Ok(who.with_extensions(extensions.into_iter()))
+    }
+
+    async fn authenticate(
+        &self,
+        options: &A2aOptions,
+        metadata: &MetadataMap,
+        shown: &PresentedCredential<'_>,
+    ) -> Result<RequestContext, Status> {
+        options.access.prepare(shown).await;
         let trace = metadata_text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
-        let error = match self.router.request_context(shown, trace) {
+        let error = match request_context(options, shown, trace) {
             Ok(who) => return Ok(who),
             Err(error) => error,
         };
@@ -92,12 +114,14 @@ impl GrpcService {
         })
     }
 
-    /// Authenticates a request and checks its protocol version and extensions. Returns its context,
-    /// and its message as JSON. `J` is the message's type that implements the mapping to ProtoJSON.
+    /// Admits a request to its address and then to the agent that its tenant names, whose server has
+    /// rules of its own. Returns its context and what it asks for. `J` is the message's type that implements the
+    /// mapping to ProtoJSON.
     async fn accept_request<J, M>(
         &self,
         request: &Request<M>,
-    ) -> Result<(RequestContext, Box<RawValue>), Status>
+        operation: Operation,
+    ) -> Result<(RequestContext, AddressedRequest), Status>
     where
         J: Message + Default + Serialize,
         M: Message,
@@ -105,23 +129,14 @@ impl GrpcService {
         let metadata = request.metadata();
         let authorization = authorization(metadata)?;
         let shown = self.credential(request, authorization.as_deref());
-        let who = self.authenticate(metadata, &shown).await?;
-        let lists = metadata
-            .get_all("a2a-extensions")
-            .iter()
-            .filter_map(|list| list.to_str().ok());
-        let extensions: Vec<_> = lists
-            .flat_map(|list| list.split(','))
-            .map(str::trim)
-            .collect();
-        let version = metadata_text(metadata, "a2a-version").unwrap_or_default();
-        self.router
-            .negotiate(version, &extensions)
-            .map_err(error_status)?;
-        Ok((
-            who.with_extensions(extensions.into_iter()),
-            to_json::<J>(request.get_ref()).ok_or_else(unreadable_request)?,
-        ))
+        let mut who = self.admit(self.router.options(), metadata, &shown).await?;
+        let params = to_json::<J>(request.get_ref()).ok_or_else(unreadable_request)?;
+        let asked = self.router.address(operation, &params);
+        let asked = asked.map_err(error_status)?;
+        if asked.is_for_tenant {
+            who = self.admit(asked.options(), metadata, &shown).await?;
+        }
+        Ok((who, asked))
     }
 
     /// Performs an operation with a single response. `J` and `K` are the types of request and
@@ -136,12 +151,8 @@ impl GrpcService {
         K: Message + DeserializeOwned,
         Q: Message + Default,
     {
-        let (who, params) = self.accept_request::<J, _>(&request).await?;
-        let answer = self
-            .router
-            .call_unary(who, operation, &params)
-            .await
-            .map_err(error_status)?;
+        let (who, asked) = self.accept_request::<J, _>(&request, operation).await?;
+        let answer = asked.call_unary(who).await.map_err(error_status)?;
         Ok(Response::new(
             from_json::<K, Q>(&answer).ok_or_else(unencodable_response)?,
         ))
@@ -155,15 +166,11 @@ impl GrpcService {
     where
         J: Message + Default + Serialize,
     {
-        let (who, params) = self.accept_request::<J, _>(&request).await?;
+        let (who, asked) = self.accept_request::<J, _>(&request, operation).await?;
         let authorization = authorization(request.metadata())?;
         let shown = self.credential(&request, authorization.as_deref());
-        let standing = CredentialWatch::of_credential(&shown, &self.router.options().access);
-        let events = self
-            .router
-            .call_streaming(who, operation, &params)
-            .await
-            .map_err(error_status)?;
+        let standing = CredentialWatch::of_credential(&shown, &asked.options().access);
+        let events = asked.call_streaming(who).await.map_err(error_status)?;
         let events = events.map(encode_event).boxed();
         Ok(Response::new(end_with_credential(events, standing)))
     }
@@ -353,13 +360,13 @@ impl A2aService for GrpcService {
         &self,
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let (who, params) = self
-            .accept_request::<protojson::DeleteTaskPushNotificationConfigRequest, _>(&request)
+        let operation = Operation::DeleteTaskPushNotificationConfig;
+        let (who, asked) = self
+            .accept_request::<protojson::DeleteTaskPushNotificationConfigRequest, _>(
+                &request, operation,
+            )
             .await?;
-        self.router
-            .call_unary(who, Operation::DeleteTaskPushNotificationConfig, &params)
-            .await
-            .map_err(error_status)?;
+        asked.call_unary(who).await.map_err(error_status)?;
         Ok(Response::new(()))
     }
 }

@@ -1,7 +1,7 @@
 //! The server: agents served over A2A.
 
 #[cfg(feature = "grpc")]
-mod binding_api;
+pub(crate) mod binding_api;
 pub(crate) mod calls;
 mod cards;
 mod http_reply;

@@ -603,6 +603,28 @@ async fn bounds() {
     served.stop().await;
 }
 
+/// Goal: the agent that a tenant names has keys of its own. Method: an open address with a closed agent;
+/// a call and a stream without a key.
+#[tokio::test]
+async fn a_tenant_has_keys_of_its_own() {
+    let (served, serving, mut client) = start(|_| {}).await;
+    let closed = served.watched.spawn(&served.system);
+    served.name([("closed", closed)], |options| {
+        options.access = named_keys()
+    });
+    let request = || proto::SendMessageRequest {
+        tenant: "closed".to_owned(),
+        ..message("m-1", "echo", "x")
+    };
+    sent(&mut client, message("m-1", "echo", "x")).await;
+    let refused = soon(client.send_message(request())).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+    let refused = soon(client.send_streaming_message(request())).await;
+    assert_eq!(refused.err().unwrap().code(), Code::Unauthenticated);
+    serving.stop().await;
+    served.stop().await;
+}
+
 /// Waits until the server closes a connection.
 async fn ended(mut connection: TcpStream) {
     // It may be reset.
