@@ -16,15 +16,19 @@ from mcp.client.streamable_http import streamable_http_client
 LONGEST_SECONDS = 60
 
 
-def connect(url, headers):
+def connect(url, client):
     if url.endswith("/sse/"):
-        return sse_client(url, headers=headers)
-    return streamable_http_client(url, http_client=httpx.AsyncClient(headers=headers, follow_redirects=True))
+        return sse_client(url, headers=dict(client.headers), timeout=LONGEST_SECONDS)
+    return streamable_http_client(url, http_client=client)
 
 
 async def call(wanted):
     headers = {"Authorization": f"Bearer {wanted['token']}"}
-    async with connect(wanted["url"], headers) as (read, write, *_), ClientSession(read, write) as session:
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=LONGEST_SECONDS) as client,
+        connect(wanted["url"], client) as (read, write, *_),
+        ClientSession(read, write) as session,
+    ):
         await session.initialize()
         return (await session.call_tool(wanted["call"], wanted["arguments"])).structuredContent
 

@@ -122,8 +122,10 @@ impl AccessControl {
                         let mut verifiers = verifiers.iter();
                         verifiers.find_map(|verifier| verifier.verify_certificate(certificate))
                     });
-                    let is_unknown =
-                        credential.own_certificate().is_some() && self.accepts_certificates();
+                    // Where tokens are accepted too, a client's first request may lack one.
+                    let is_unknown = credential.own_certificate().is_some()
+                        && self.accepts_certificates()
+                        && !self.accepts_tokens();
                     return known.ok_or(match is_unknown {
                         true => CredentialError::UnknownCertificate,
                         false => CredentialError::Missing,
@@ -269,8 +271,8 @@ pub enum CredentialError {
     Unverifiable,
     /// The request has no credential. The client should send a key or token.
     Missing,
-    /// The request has no key or token, and comes over a connection whose client certificate isn't listed,
-    /// or is no longer valid. The client should send a key or token, or the operator list the certificate.
+    /// The request comes over a connection whose client certificate isn't listed, or is no longer valid, and
+    /// only certificates are accepted. The operator should list it.
     UnknownCertificate,
     /// The credential is not `Bearer` and one token.
     Malformed,
@@ -297,7 +299,7 @@ impl CredentialError {
                 "a key is needed, or a client certificate that is listed here: send `Authorization: Bearer KEY`"
             }
             Self::UnknownCertificate => {
-                "the client certificate isn't listed here, or is no longer valid: name one of its DNS names in `[[listener.tls.client]]`, or send `Authorization: Bearer KEY`"
+                "the client certificate isn't listed here, or is no longer valid: name one of its DNS names in `[[listener.tls.client]]`"
             }
             Self::Malformed => "`Authorization` must be `Bearer` and one token",
             Self::Wrong => {

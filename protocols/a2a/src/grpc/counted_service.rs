@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use callboard_rpc::ListenerBuffers;
 use callboard_rpc::serve::buffers::UnreadChunk;
+use callboard_rpc::serve::client_address::{FORWARDED_FOR, TrustedProxies};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::StreamExt;
 use http_body::Frame;
@@ -18,7 +19,7 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 
-use super::ConnectionInfo;
+use super::{ConnectionInfo, RunningCall};
 
 /// Service whose requests count for the address of their client while they are received and
 /// performed, and whose large responses count until the client has read them. A request that the
@@ -27,6 +28,8 @@ use super::ConnectionInfo;
 pub(super) struct CountedService<S> {
     pub(super) inner: S,
     pub(super) buffers: ListenerBuffers,
+    /// Reverse proxies whose `X-Forwarded-For` names the client.
+    pub(super) proxies: TrustedProxies,
 }
 
 impl<S: NamedService> NamedService for CountedService<S> {
@@ -48,7 +51,10 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let connection = request.extensions().get::<ConnectionInfo>();
-        let peer = connection.map(|connection| connection.client.ip());
+        let forwarded = request.headers().get_all(FORWARDED_FOR);
+        let forwarded = forwarded.iter().map(|value| value.as_bytes());
+        let peer = connection.map(|connection| connection.client_address(&self.proxies, forwarded));
+        let running = connection.map(|connection| connection.calls.begin());
         // The principal is known only after the message was received.
         let owner = self.buffers.budget().owner(None, peer);
         let account = self.buffers.account(owner);
@@ -74,7 +80,11 @@ where
                         return body;
                     }
                     let unread = UnreadChunk::new(&account);
-                    Body::new(CountedBody { body, unread })
+                    Body::new(CountedBody {
+                        body,
+                        unread,
+                        _running: running,
+                    })
                 })
             })
         }
@@ -87,6 +97,7 @@ where
 struct CountedBody {
     body: Body,
     unread: Arc<UnreadChunk>,
+    _running: Option<RunningCall>,
 }
 
 impl http_body::Body for CountedBody {

@@ -7,23 +7,25 @@ mod counted_service;
 mod service;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
 use callboard_rpc::ClientCertificate;
 use callboard_rpc::serve::acceptor::{AcceptedConnection, ConnectionAcceptor};
 use callboard_rpc::serve::check_address;
+use callboard_rpc::serve::client_address::TrustedProxies;
 use futures::StreamExt;
 use futures::stream::{Stream, pending, unfold};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{self, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::Server;
 use tonic::transport::server::Connected;
@@ -55,7 +57,7 @@ pub struct BoundGrpcServer {
 #[derive(Clone, Default)]
 struct ServerTokens {
     /// No further connection is accepted.
-    accepted_all: CancellationToken,
+    accept_stopped: CancellationToken,
     /// No further call is accepted.
     stopped: CancellationToken,
     /// Connections that are left fail.
@@ -66,7 +68,7 @@ impl BoundGrpcServer {
     /// Stops accepting connections. Those that are open go on, and another server may accept on the
     /// same socket.
     pub fn stop_accepting(&self) {
-        self.tokens.accepted_all.cancel();
+        self.tokens.accept_stopped.cancel();
     }
 
     /// Stops accepting calls and waits until running calls have ended. Calls that are still running
@@ -122,6 +124,7 @@ pub fn serve(
     let service = CountedService {
         inner: A2aServiceServer::new(service).max_decoding_message_size(bytes_max),
         buffers: listen.buffers.listener(),
+        proxies: listen.trusted_proxies.clone(),
     };
     let server = Server::builder()
         .timeout(time_max)
@@ -160,9 +163,10 @@ fn accept_connections(
     tokens: ServerTokens,
 ) -> impl Stream<Item = io::Result<GrpcConnection>> + Send + 'static {
     let acceptor = ConnectionAcceptor::http2(listen);
-    let (connections_max, preface_timeout) = (listen.connections_max, listen.headers_timeout);
+    let connections_max = listen.connections_max;
+    let (preface_timeout, idle_max) = (listen.headers_timeout, listen.keep_alive);
     let room = Arc::new(Semaphore::new(connections_max));
-    let until = tokens.accepted_all;
+    let until = tokens.accept_stopped;
     let accepted = unfold((listener, room), |(listener, room)| async move {
         let permit = room.clone().acquire_owned().await.ok()?;
         let stream = accept(&listener).await;
@@ -172,12 +176,15 @@ fn accept_connections(
     .chain(pending());
     accepted
         .map(move |(stream, permit)| {
-            let (acceptor, closed) = (acceptor.clone(), tokens.closed.clone());
+            let (acceptor, closed) = (acceptor.clone(), tokens.closed.child_token());
             async move {
                 let connection = acceptor.accept(stream).await.ok()?;
                 Some(Ok(GrpcConnection {
                     connection,
-                    preface: Some(Preface::new(preface_timeout)),
+                    missing_preface_bytes: PREFACE_BYTES,
+                    calls: RunningCalls::default(),
+                    idle_max,
+                    timeout: Box::pin(sleep(preface_timeout)),
                     closed: Box::pin(closed.cancelled_owned()),
                     _permit: permit,
                 }))
@@ -203,30 +210,90 @@ async fn accept(listener: &net::TcpListener) -> TcpStream {
 /// An accepted connection, counted towards the maximum of connections, and that of its address.
 struct GrpcConnection {
     connection: AcceptedConnection,
-    /// What is awaited first; `None` once it has arrived.
-    preface: Option<Preface>,
+    /// Number of bytes of the preface that haven't arrived, which the HTTP/2 library awaits without a limit.
+    missing_preface_bytes: usize,
+    calls: RunningCalls,
+    /// Time for which the connection is kept open without a call.
+    idle_max: Duration,
+    /// Time of the preface, then of the next call.
+    timeout: Pin<Box<Sleep>>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// First bytes of a connection (RFC 9113, section 3.4), which the HTTP/2 library awaits without a limit.
-struct Preface {
-    missing_bytes: usize,
-    timeout: Pin<Box<Sleep>>,
+/// Length of the first bytes of a connection (RFC 9113, section 3.4).
+const PREFACE_BYTES: usize = 24;
+
+impl GrpcConnection {
+    /// Returns the error with which the connection ends: its server has stopped.
+    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let closed = self.closed.as_mut().poll(cx);
+        closed.map(|()| io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Returns the error with which the connection ends while nothing arrives: the client hasn't sent the
+    /// preface in time, or no call for too long.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        while self.timeout.as_mut().poll(cx).is_ready() {
+            let idle_since = match self.missing_preface_bytes {
+                0 => self.calls.idle_since(),
+                _ => None,
+            };
+            let until = match (self.missing_preface_bytes, idle_since) {
+                (0, None) => Instant::now() + self.idle_max,
+                (0, Some(since)) if since.elapsed() < self.idle_max => since + self.idle_max,
+                _ => return Poll::Ready(io::ErrorKind::TimedOut.into()),
+            };
+            self.timeout.as_mut().reset(until);
+        }
+        Poll::Pending
+    }
 }
 
-impl Preface {
-    const BYTES: usize = 24;
+/// Calls of a connection that aren't complete. Clones share their number.
+#[derive(Clone, Default)]
+struct RunningCalls(Arc<Mutex<CallCount>>);
 
-    fn new(timeout: Duration) -> Self {
+struct CallCount {
+    running: usize,
+    /// End of the last one.
+    last: Instant,
+}
+
+impl Default for CallCount {
+    fn default() -> Self {
         Self {
-            missing_bytes: Self::BYTES,
-            timeout: Box::pin(sleep(timeout)),
+            running: 0,
+            last: Instant::now(),
         }
     }
 }
 
-/// Addresses of a connection and certificate of its client, as an extension of its requests.
+/// A call that isn't complete, until it is dropped.
+struct RunningCall(RunningCalls);
+
+impl RunningCalls {
+    fn begin(&self) -> RunningCall {
+        self.0.lock().running += 1;
+        RunningCall(self.clone())
+    }
+
+    /// Returns the time since which there is no call; `None` while there is one.
+    fn idle_since(&self) -> Option<Instant> {
+        let count = self.0.lock();
+        (count.running == 0).then_some(count.last)
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        let mut count = self.0.0.lock();
+        count.running -= 1;
+        count.last = Instant::now();
+    }
+}
+
+/// Addresses of a connection, certificate of its client and calls, as an extension of its requests.
 #[derive(Clone)]
 struct ConnectionInfo {
     local: Option<SocketAddr>,
@@ -234,6 +301,23 @@ struct ConnectionInfo {
     /// Whether the client is a trusted proxy, each of whose requests names its own client.
     is_proxy: bool,
     certificate: Option<ClientCertificate>,
+    calls: RunningCalls,
+}
+
+impl ConnectionInfo {
+    /// Returns the address of a request's client. `forwarded` are the values of its
+    /// [`FORWARDED_FOR`](callboard_rpc::serve::client_address::FORWARDED_FOR).
+    fn client_address<'a>(
+        &self,
+        proxies: &TrustedProxies,
+        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+    ) -> IpAddr {
+        let peer = self.client.ip();
+        match self.is_proxy {
+            true => proxies.client_of(peer, forwarded),
+            false => peer,
+        }
+    }
 }
 
 impl Connected for GrpcConnection {
@@ -245,6 +329,7 @@ impl Connected for GrpcConnection {
             client: self.connection.client,
             is_proxy: self.connection.is_proxy,
             certificate: self.connection.certificate.clone(),
+            calls: self.calls.clone(),
         }
     }
 }
@@ -255,24 +340,17 @@ impl AsyncRead for GrpcConnection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.closed.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        if let Some(preface) = &mut self.preface
-            && preface.timeout.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if let Poll::Ready(ended) = self.poll_closed(cx) {
+            return Poll::Ready(Err(ended));
         }
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.connection.stream).poll_read(cx, buf))?;
-        let read = buf.filled().len() - before;
-        if let Some(preface) = &mut self.preface {
-            preface.missing_bytes = preface.missing_bytes.saturating_sub(read);
-            if preface.missing_bytes == 0 {
-                self.preface = None;
-            }
+        let read = Pin::new(&mut self.connection.stream).poll_read(cx, buf);
+        if read.is_pending() {
+            return self.poll_idle(cx).map(Err);
         }
-        Poll::Ready(Ok(()))
+        let read_bytes = buf.filled().len() - before;
+        self.missing_preface_bytes = self.missing_preface_bytes.saturating_sub(read_bytes);
+        read
     }
 }
 
@@ -282,14 +360,23 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(ended) = self.poll_closed(cx) {
+            return Poll::Ready(Err(ended));
+        }
         Pin::new(&mut self.connection.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(ended) = self.poll_closed(cx) {
+            return Poll::Ready(Err(ended));
+        }
         Pin::new(&mut self.connection.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(ended) = self.poll_closed(cx) {
+            return Poll::Ready(Err(ended));
+        }
         Pin::new(&mut self.connection.stream).poll_shutdown(cx)
     }
 
@@ -298,6 +385,9 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(ended) = self.poll_closed(cx) {
+            return Poll::Ready(Err(ended));
+        }
         Pin::new(&mut self.connection.stream).poll_write_vectored(cx, bytes)
     }
 

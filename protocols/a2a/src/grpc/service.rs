@@ -55,10 +55,7 @@ impl GrpcService {
         let values = metadata.get_all(FORWARDED_FOR);
         let values = values.iter().map(|value| value.as_bytes());
         let connection = request.extensions().get::<ConnectionInfo>();
-        let peer = connection.map(|connection| match connection.is_proxy {
-            true => self.proxies.client_of(connection.client.ip(), values),
-            false => connection.client.ip(),
-        });
+        let peer = connection.map(|connection| connection.client_address(&self.proxies, values));
         let local = connection.and_then(|connection| connection.local);
         PresentedCredential {
             peer,
@@ -114,8 +111,8 @@ impl GrpcService {
         })
     }
 
-    /// Admits a request to its address and then to the agent that its tenant names, whose server has
-    /// rules of its own. Returns its context and what it asks for. `J` is the message's type that implements the
+    /// Admits a request by the rules of the agent that its tenant names; of an unknown tenant, by those of
+    /// the address. Returns its context and what it asks for. `J` is the message's type that implements the
     /// mapping to ProtoJSON.
     async fn accept_request<J, M>(
         &self,
@@ -129,14 +126,18 @@ impl GrpcService {
         let metadata = request.metadata();
         let authorization = authorization(metadata)?;
         let shown = self.credential(request, authorization.as_deref());
-        let mut who = self.admit(self.router.options(), metadata, &shown).await?;
-        let params = to_json::<J>(request.get_ref()).ok_or_else(unreadable_request)?;
-        let asked = self.router.address(operation, &params);
-        let asked = asked.map_err(error_status)?;
-        if asked.is_for_tenant {
-            who = self.admit(asked.options(), metadata, &shown).await?;
-        }
-        Ok((who, asked))
+        let params = to_json::<J>(request.get_ref()).ok_or_else(unreadable_request);
+        let asked = params.and_then(|params| {
+            let asked = self.router.address(operation, &params);
+            asked.map_err(error_status)
+        });
+        let options = match &asked {
+            Ok(asked) => asked.options(),
+            // Whoever isn't admitted learns nothing of what is wrong.
+            Err(_) => self.router.options(),
+        };
+        let who = self.admit(options, metadata, &shown).await?;
+        Ok((who, asked?))
     }
 
     /// Performs an operation with a single response. `J` and `K` are the types of request and

@@ -21,8 +21,6 @@ use crate::{A2aError, Dialect, ErrorKind, Operation};
 pub(crate) struct AddressedRequest {
     asked: A2aRequest,
     server: Arc<ServerState>,
-    /// Whether that is another server than the one of the address, with rules of its own.
-    pub(crate) is_for_tenant: bool,
 }
 
 impl AddressRouter {
@@ -44,11 +42,7 @@ impl AddressRouter {
         check_json(params.get().as_bytes(), &self.options().limits).map_err(over)?;
         let mut asked = A2aRequest::from_params(Dialect::V10, operation, Some(params))?;
         let server = self.root_endpoint().server_for_tenant(asked.tenant_mut())?;
-        Ok(AddressedRequest {
-            is_for_tenant: !Arc::ptr_eq(&server, &self.aggregate.server),
-            asked,
-            server,
-        })
+        Ok(AddressedRequest { asked, server })
     }
 }
 
@@ -120,7 +114,7 @@ impl AddressedRequest {
         self,
         who: RequestContext,
     ) -> Result<(OperationResult, Option<SharePermit>), A2aError> {
-        let Self { asked, server, .. } = self;
+        let Self { asked, server } = self;
         let who = operations::complete_context(&server, who, &asked).await;
         let full = |refused: HttpRejection| ErrorKind::Overloaded.error(refused.message);
         let room = server.stream_permit(&who, &asked).map_err(full)?;

@@ -13,6 +13,8 @@ mod follow_up;
 mod golden;
 #[cfg(feature = "grpc")]
 mod grpc;
+#[cfg(feature = "grpc")]
+mod grpc_connections;
 #[path = "../../../../tests/kit/inside.rs"]
 mod inside;
 mod interim;

@@ -61,8 +61,8 @@ pub const CONNECTIONS_MAX_DEFAULT: usize = 1_024;
 /// Connection settings of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// Time within which the head of a request must arrive; at least [`HEADERS_TIMEOUT_MIN`].
-    /// Default: 5 s.
+    /// Time within which the head of a request must arrive; at least [`HEADERS_TIMEOUT_MIN`]. Over gRPC,
+    /// that of a connection's first bytes, without a minimum. Default: 5 s.
     pub headers_timeout: Duration,
     /// Time for which a connection without requests is kept open. Default: 30 s.
     pub keep_alive: Duration,
@@ -90,7 +90,7 @@ pub struct ListenOptions {
     /// TLS of all connections. Default: `None`, plain HTTP.
     pub tls: Option<ListenerTls>,
     /// Reverse proxies whose `X-Forwarded-For` names the client. Their own connections have no
-    /// limit for their address. Default: none.
+    /// limit for their address, but for those whose PROXY header names nobody. Default: none.
     pub trusted_proxies: TrustedProxies,
     /// Whether each connection of a trusted proxy begins with a PROXY header (version 1 or 2), which
     /// names the client. The header must arrive within `headers_timeout`. Default: false.

@@ -87,7 +87,7 @@ impl PacedStream {
         self.pause = Some(Box::pin(sleep_until(turn)));
     }
 
-    /// Returns the origin of the connection; `None` if it is gone already.
+    /// Returns the origin of the connection; `None` until it was set.
     pub fn origin(&self) -> Option<ConnectionOrigin> {
         self.origin
     }

@@ -10,9 +10,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::files::{
-    TlsFileError, pair_error, read_authorities, read_certificates, read_private_key,
-};
+use super::files::{TlsFileError, pair_error, read_bundle, read_certificates, read_private_key};
 
 /// TLS settings of a client. The default trusts the public authorities that this program was built
 /// with (those of Mozilla) and shows no certificate. Clones share the certificates.
@@ -36,7 +34,7 @@ impl ClientTls {
     /// # Errors
     /// [`TlsFileError`] if the file can't be used.
     pub fn with_ca(mut self, file: &Path) -> Result<Self, TlsFileError> {
-        self.roots = Some(read_authorities(file)?);
+        self.roots = Some(read_bundle(file)?);
         Ok(self)
     }
 

@@ -102,12 +102,29 @@ pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
     }
 }
 
-/// Reads the certificates of authorities. Those that can't be used, such as old ones in the bundle of an
-/// operating system, are left out with a warning.
+/// Reads the certificates of authorities.
+///
+/// # Errors
+/// Fails if one can't be used.
+pub(super) fn read_authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| TlsFileError::Unusable {
+                path: path.into(),
+                why: error.to_string(),
+            })?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// Reads the certificates of a bundle of authorities. Those that can't be used, such as old ones in that of
+/// an operating system, are left out with a warning.
 ///
 /// # Errors
 /// Fails if none can be used.
-pub(super) fn read_authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsFileError> {
+pub(super) fn read_bundle(path: &Path) -> Result<Arc<RootCertStore>, TlsFileError> {
     let mut roots = RootCertStore::empty();
     let (mut unusable, mut why) = (0, String::new());
     for certificate in read_certificates(path)? {
@@ -231,8 +248,9 @@ mod tests {
         }
     }
 
-    /// Goal: a bundle of authorities is used without those of its certificates that can't be. Method: one
-    /// certificate, with and without a section that is none; then that section alone.
+    /// Goal: a bundle of authorities is used without those of its certificates that can't be; authorities of
+    /// clients aren't. Method: one certificate, with and without a section that is none; then that section
+    /// alone.
     #[test]
     fn unusable_authorities_are_left_out() {
         let params = rcgen::CertificateParams::default();
@@ -243,8 +261,9 @@ mod tests {
         let file = folder.path().join("ca.pem");
         for (text, usable) in [(good.clone(), 1), (good + bad, 1), (bad.to_owned(), 0)] {
             std::fs::write(&file, &text).unwrap();
-            let read = read_authorities(&file).map_or(0, |roots| roots.len());
+            let read = read_bundle(&file).map_or(0, |roots| roots.len());
             assert_eq!(read, usable, "{text}");
+            assert_eq!(read_authorities(&file).is_ok(), !text.contains(bad));
         }
     }
 }

@@ -82,19 +82,20 @@ impl IssuerHttp {
         request: Request,
         bytes_max: usize,
     ) -> Result<Vec<u8>, IssuerRequestError> {
-        match self.exchange(client, request, bytes_max).await? {
+        match self.exchange(client, request, bytes_max, &[200]).await? {
             (200, body) => Ok(body),
             (status, _) => Err(IssuerRequestError::Status(status)),
         }
     }
 
     /// Sends a request like [`Self::send`], and returns status and body of the answer. The body is
-    /// empty but for the statuses 200 and 400.
+    /// read if the status is one of `read`, and else empty.
     pub(super) async fn exchange(
         &self,
         client: &Client,
         request: Request,
         bytes_max: usize,
+        read: &[u16],
     ) -> Result<(u16, Vec<u8>), IssuerRequestError> {
         self.egress.check_url(request.url())?;
         let failed = |error: reqwest::Error| {
@@ -109,7 +110,7 @@ impl IssuerHttp {
         let mut answer = client.execute(request).await.map_err(failed)?;
         let status = answer.status().as_u16();
         let mut body = Vec::new();
-        if status != 200 && status != 400 {
+        if !read.contains(&status) {
             return Ok((status, body));
         }
         while let Some(chunk) = answer.chunk().await.map_err(failed)? {

@@ -107,7 +107,7 @@ impl IntrospectionEndpoint {
             .build()
             .map_err(|_| IssuerRequestError::Unreachable)?;
         self.http
-            .exchange(&client, request, INTROSPECTION_BYTES_MAX)
+            .exchange(&client, request, INTROSPECTION_BYTES_MAX, &[200, 400])
             .await
     }
 
