@@ -15,10 +15,12 @@ mod keys;
 mod mail;
 mod mcp;
 mod output;
+mod policy;
 mod repl;
 mod serve;
 mod store;
 mod tasks;
+mod tools;
 
 use std::fmt::Display;
 use std::io;
@@ -110,6 +112,12 @@ enum CliCommand {
     Audit(audit::AuditCommand),
     /// Create, list and revoke API keys for clients.
     Keys(KeysArguments),
+    /// Explain the rules about who may use what.
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+    /// List and approve the pinned tools of an upstream, also while the node runs.
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
     /// Old name of `ask --to`.
     #[command(hide = true)]
     Send(ask::SendArguments),
@@ -277,6 +285,8 @@ async fn dispatch(command: CliCommand) -> CommandResult {
         CliCommand::Directory(command) => store::run_directory(command).await,
         CliCommand::Audit(command) => audit::run(command).await,
         CliCommand::Keys(arguments) => keys::run(arguments),
+        CliCommand::Policy(command) => policy::run(command),
+        CliCommand::Tools(command) => tools::run(command).await,
         CliCommand::Send(arguments) => {
             print_renamed("send ADDRESS", "ask --to ADDRESS");
             ask::run_send(arguments).await

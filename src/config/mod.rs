@@ -72,6 +72,7 @@ pub(crate) use problem::closest_name;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
 pub(crate) use secret::read_secret;
 use sections::SectionDeclaration;
+pub(crate) use sections::known_class;
 pub use sections::{
     AuditScope, ClinicsDeclaration, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration,
     StoreDeclaration,

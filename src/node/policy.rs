@@ -15,7 +15,7 @@ use callboard_runtime::{
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
-use crate::config::{AuditScope, PolicyDeclaration, StoreDeclaration, Topology};
+use crate::config::{AuditScope, PolicyDeclaration, StoreDeclaration, Topology, known_class};
 
 /// Time limit of the guardrail for the descriptions of a remote agent. They aren't shown before, nor
 /// if it is over.
@@ -72,6 +72,11 @@ impl NodePolicies {
             limits.push(Box::new(RateLimit::per_tool(per_tool)));
         }
         self.limits.set_policies(&self.system, limits);
+        let modes = topology.upstreams.iter();
+        let modes = modes.map(|upstream| (upstream.id.clone(), upstream.pin));
+        self.system.policy().tool_pins().set_modes(modes);
+        let access = topology.access_rules().map(Arc::new);
+        self.system.policy().set_access_rules(access);
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
         let mut old = None;
         let describes = declared.guard_descriptions && topology.has_remote_agents();
@@ -165,21 +170,11 @@ pub(super) struct DataClassRegistry(Arc<RwLock<HashMap<String, DataClass>>>);
 impl DataClassRegistry {
     /// Replaces the classes by those of a topology.
     pub(super) fn update(&self, topology: &Topology) {
-        let agents = topology.agents.iter().map(|agent| agent.id());
-        let upstreams = topology.upstreams.iter().map(|upstream| &*upstream.id);
-        let servers = topology.servers.iter().map(|server| &*server.id);
-        let ids = agents.chain(upstreams).chain(servers);
-        let classes = ids
-            .map(|id| (id.to_owned(), topology.class_of(&[id])))
-            .collect();
-        *self.0.write() = classes;
+        *self.0.write() = topology.classes();
     }
 
-    /// Undeclared agents, such as aggregates, get the highest class, so that their hashes are
-    /// keyed.
     fn class_of(&self, agent: &str) -> DataClass {
-        let classes = self.0.read();
-        classes.get(agent).copied().unwrap_or(DataClass::Clinical)
+        known_class(&self.0.read(), agent)
     }
 }
 

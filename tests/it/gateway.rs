@@ -10,7 +10,7 @@ use crate::kit::gateway::{
     MCP, NODE, Session, addresses, answer, end, hello, is_refused, modern, reloaded, said, script,
     serve, started,
 };
-use crate::kit::{Home, ended, mcp, soon};
+use crate::kit::{Home, ended, found, mcp, soon};
 
 /// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
 /// what there is, a call to the dead one fails at once. Method: two `callboard stdio` as upstreams, one of each era, and a
@@ -371,6 +371,12 @@ async fn declared_descriptions_win() {
         (&json!("Office"), json!("Ask."))
     );
     let listening = reloaded(&home, &mut running, &text("1.0.1")).await;
+    // A last connection may have reached the former server.
+    let is_new = async || {
+        let info = &hello(&listening[0].1).await["result"]["serverInfo"];
+        (info["version"] == "1.0.1").then_some(())
+    };
+    found("the new version", is_new).await;
     assert_eq!(told(&listening[0].1).await, declared("1.0.1"));
     end(running, &home).await;
 

@@ -34,6 +34,8 @@ mod a2a_push;
 mod a2a_reload;
 // Tasks over A2A outlive the process that they were begun in.
 mod a2a_restart;
+// Rules about who may use what: lists, calls and explanations.
+mod access_rules;
 // What another agent may destroy is confirmed first, however that agent became known.
 mod agent_confirm;
 // `callboard agents`: agents of a file and of an address.
@@ -129,5 +131,7 @@ mod serve_wire;
 mod tidy;
 // TLS of listeners and clients, from a topology.
 mod tls;
+// Pinned tools of an upstream, which are approved by a command.
+mod tool_pins;
 // Topology files: what they come to.
 mod topology;

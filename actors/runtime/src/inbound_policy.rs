@@ -9,8 +9,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access_log::AccessEntry;
+use crate::agent::context::Context;
 use crate::call::{CallContext, HandlerPlace};
 use crate::handle::AgentRef;
+use crate::policy::access::{AccessItem, AccessTarget};
 use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
 use crate::shares::SharePermit;
 
@@ -42,7 +44,15 @@ pub async fn admit(
         message,
         payload,
     };
-    let checked = agent.system().policy().check(None, request).await;
+    let policy = agent.system().policy();
+    let authorized = match agent.authorizes_itself() {
+        true => Ok(()),
+        false => policy.authorize(request).await,
+    };
+    let checked = match authorized {
+        Ok(()) => policy.check(None, request).await,
+        denied => denied,
+    };
     if checked.is_err()
         && let Some(entry) = AccessEntry::begin(&request)
     {
@@ -89,7 +99,10 @@ pub async fn ask(
         message,
         payload,
     };
-    let reply = system.policy().check_reply(request, reply).await;
+    let mut reply = system.policy().check_reply(request, reply).await;
+    if !agent.authorizes_itself() {
+        reply = system.policy().without_denied(request, reply);
+    }
     if let Some(entry) = entry {
         entry.finish(&principal, &reply);
     }
@@ -119,13 +132,54 @@ pub async fn ask_in_share(
     agent.0.clone().ask_named(sent, Some(call)).await
 }
 
+/// Checks that the principal of `cx` may send a message to `agent`, which policies know as `name`, and for
+/// which the agent of `cx` stands
+/// ([`AgentProfile::authorizes_itself`](crate::AgentProfile::authorizes_itself)). Lists and descriptions
+/// are permitted: what they tell is decided item by item ([`may_use`]).
+///
+/// # Errors
+/// `Denied` by the rules of the system.
+pub async fn authorize_for(
+    cx: &Context,
+    agent: &AgentRef,
+    name: &str,
+    message: &str,
+    payload: &RawValue,
+) -> Result<(), Failure> {
+    if agent.authorizes_itself() || AccessItem::is_of_agent(message) {
+        return Ok(());
+    }
+    let request = PolicyRequest {
+        direction: Direction::Inbound,
+        principal: cx.principal(),
+        call: cx.call().map_or_else(CallId::generate, |call| call.id),
+        agent: name,
+        message,
+        payload,
+    };
+    cx.system().policy().authorize(request).await
+}
+
+/// Returns whether rules bind a principal, so that what one may list another may not.
+pub fn binds(agent: &AgentRef, principal: &Principal) -> bool {
+    agent.system().policy().binds(principal)
+}
+
+/// Returns whether a principal may use an item of `agent`, which policies know as `name`, so that it may
+/// be listed.
+pub fn may_use(agent: &AgentRef, name: &str, principal: &Principal, item: AccessItem<'_>) -> bool {
+    let target = AccessTarget { agent: name, item };
+    agent.authorizes_itself() || agent.system().policy().permits(principal, &target)
+}
+
 /// Member of a block's data that stands for the rule ids: the id of the call in log and audit.
 const REFERENCE_MEMBER: &str = "reference";
 
 /// Removes the rule ids from the block of a policy, which would help its sender to evade the rules.
 /// A reference takes their place, by which the operator finds them. The local operator gets them.
 fn withhold_rules(mut failure: Failure, sender: &Principal, call: CallId) -> Failure {
-    let is_block = failure.kind == FailureKind::Blocked && has_reason(&failure);
+    let is_block =
+        matches!(failure.kind, FailureKind::Blocked | FailureKind::Denied) && has_reason(&failure);
     if is_block
         && sender.kind != PrincipalKind::LocalOperator
         && let Some(Value::Object(data)) = &mut failure.data

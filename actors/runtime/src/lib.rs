@@ -62,8 +62,17 @@ pub use mail::{
     MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy, MailStore,
     MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
+pub use policy::access::{
+    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessDecision,
+    AccessEffect, AccessItem, AccessRule, AccessRuleError, AccessRules, AccessTarget,
+    ArgumentCondition,
+};
 pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
 pub use policy::rate_limit::{NamePatterns, RateLimit, ToolRateLimit};
+pub use policy::tool_pins::{
+    PINNED_DEFINITION_BYTES_MAX, PINNED_TOOLS_MAX, PinMode, PinnedTool, ToolPins, ToolVersion,
+    approve_tool, pinned_tools,
+};
 pub use policy::{Direction, ExchangePart, Policy, PolicyChain, PolicyRequest};
 pub use shares::{
     FairShare, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares, ShareError, ShareOwner,

@@ -18,7 +18,7 @@ use callboard_mcp::outbound::{
 };
 use callboard_message::DataClass;
 use callboard_rpc::ClientTls;
-use callboard_runtime::QuestionRouter;
+use callboard_runtime::{PinMode, QuestionRouter};
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -77,6 +77,9 @@ pub struct UpstreamDeclaration {
     pub client_certificate: Option<PathBuf>,
     /// PEM file with the private key of `client_certificate`.
     pub client_key: Option<PathBuf>,
+    /// Handling of tools that come or change.
+    #[serde(default)]
+    pub pin: PinMode,
     /// Era of MCP that the server speaks.
     #[serde(default)]
     pub era: McpEraName,

@@ -17,6 +17,7 @@ use super::{DeclaredNames, ParsedDeclaration, decode_table};
 
 pub use clinics::ClinicsDeclaration;
 pub use policy::PolicyDeclaration;
+pub(crate) use policy::known_class;
 pub use routing::RoutingDeclaration;
 pub use store::{AuditScope, RetentionDeclaration, StoreDeclaration};
 

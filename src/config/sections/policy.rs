@@ -1,16 +1,19 @@
 //! Policies for all messages that cross a boundary (`[policy]`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use callboard_guardrail::{CustomRule, RuleSet};
+use callboard_message::DataClass;
 use callboard_rpc::BufferLimits;
+use callboard_runtime::{AccessRule, AccessRules, DataClassLookup};
 use serde::Deserialize;
 
 use super::SectionDeclaration;
 use crate::config::problem::{ProblemCollector, percent_error};
 use crate::config::tree::ConfigTree;
-use crate::config::{DeclaredNames, OrchestratorDeclaration};
+use crate::config::{AgentDeclaration, DeclaredNames, OrchestratorDeclaration, Topology};
 
 /// Policies for all messages that cross a boundary (`[policy]`).
 #[derive(Debug, Clone, Deserialize)]
@@ -21,6 +24,9 @@ pub struct PolicyDeclaration {
     /// Whether the guardrail screens how upstreams and remote agents describe themselves and their
     /// tools, prompts and resources, although `guard` is false. Default: true.
     pub guard_descriptions: bool,
+    /// Rules about who may use what, of which the first that applies decides. Without rules everything is
+    /// permitted; with one, everything else is denied.
+    pub rules: Vec<AccessRule>,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
     /// Maximum number of requests per second of one principal at the listeners; `None` for no
@@ -58,6 +64,7 @@ impl Default for PolicyDeclaration {
         Self {
             guard: false,
             guard_descriptions: true,
+            rules: Vec::new(),
             guard_rules: Vec::new(),
             per_client_per_second: None,
             per_tool_per_second: BTreeMap::new(),
@@ -74,6 +81,23 @@ impl SectionDeclaration for PolicyDeclaration {
         names: &DeclaredNames<'_>,
         problems: &mut ProblemCollector<'_>,
     ) {
+        if let Err((at, error)) =
+            AccessRules::new(self.rules.clone(), Arc::new(|_| DataClass::Public))
+        {
+            let path = ["rules", &at.to_string()];
+            problems.error(tree.span_at_path(&path), error.to_string());
+        }
+        for (at, rule) in self.rules.iter().enumerate() {
+            let is_plain = |name: &&String| !name.contains(['*', '?']);
+            let mut plain = rule.agents.iter().filter(is_plain);
+            if let Some(unknown) = plain.find(|name| !names.is_known(name)) {
+                let path = ["rules", &at.to_string(), "agents"];
+                let why = format!(
+                    "no agent or upstream is called {unknown}, so this entry has no effect (a virtual server is judged by its members)"
+                );
+                problems.warning(tree.span_at_path(&path), why);
+            }
+        }
         if let Err(error) = RuleSet::with_custom(&self.guard_rules) {
             let index = self
                 .guard_rules
@@ -106,4 +130,33 @@ impl SectionDeclaration for PolicyDeclaration {
             );
         }
     }
+}
+
+impl Topology {
+    /// Returns the data classes of all agents, upstreams and virtual servers, by id.
+    pub(crate) fn classes(&self) -> HashMap<String, DataClass> {
+        let agents = self.agents_and_upstreams().map(AgentDeclaration::id);
+        let servers = self.servers.iter().map(|server| &*server.id);
+        agents
+            .chain(servers)
+            .map(|id| (id.to_owned(), self.class_of(&[id])))
+            .collect()
+    }
+
+    /// Returns the rules about who may use what; `None` if there are none. Mistakes were reported with the
+    /// other problems: rules with one permit nothing.
+    pub(crate) fn access_rules(&self) -> Option<AccessRules> {
+        let declared = self.section::<PolicyDeclaration>()?;
+        if declared.rules.is_empty() {
+            return None;
+        }
+        let classes = self.classes();
+        let class_of: DataClassLookup = Arc::new(move |agent| known_class(&classes, agent));
+        Some(AccessRules::new(declared.rules.clone(), class_of).unwrap_or_default())
+    }
+}
+
+/// Returns the data class of an agent. An undeclared one, such as an aggregate, has the highest.
+pub(crate) fn known_class(classes: &HashMap<String, DataClass>, agent: &str) -> DataClass {
+    classes.get(agent).copied().unwrap_or(DataClass::Clinical)
 }

@@ -6,10 +6,13 @@ use callboard_message::capabilities::{
     CallTool, CompleteArgument, CompleteResult, CreateMessage, GetPrompt, GetPromptResult,
 };
 use callboard_message::{Failure, RawObject, SamplingAnswer, ToolResult};
-use callboard_runtime::Context;
+use callboard_runtime::{AccessItem, Context};
 
 use super::member::{ListKind, MemberState, ask_first, text_param};
 use super::resolve::{NameResolver, NamedItem};
+
+/// Name of sampling requests in rules about what may be used.
+const SAMPLE_TOOL: &str = "sample";
 
 /// Router of calls to the member that a name stands for.
 pub(super) struct CallRouter {
@@ -104,11 +107,14 @@ impl CallRouter {
                 .await
                 .map(CompleteResult);
         }
+        let uri = about.text("uri").unwrap_or_default();
+        let permitted =
+            |member: &MemberState| member.is_permitted(AccessItem::Resource((&*uri).into()), cx);
         let completing = self
             .members
             .iter()
             .enumerate()
-            .filter(|(_, member)| member.handles::<CompleteArgument>())
+            .filter(|(_, member)| member.handles::<CompleteArgument>() && permitted(member))
             .map(|(at, _)| at);
         let (_, completed) =
             ask_first::<CompleteArgument>(&self.members, completing.collect(), params, None, cx)
@@ -127,6 +133,7 @@ impl CallRouter {
             .members
             .iter()
             .filter(|member| member.answers_samples())
+            .filter(|member| member.is_permitted(AccessItem::tool(SAMPLE_TOOL), cx))
             .collect();
         let member = match &*samplers {
             [] => {

@@ -9,7 +9,7 @@ use callboard_message::RawObject;
 use callboard_message::capabilities::{
     CompleteArgument, DescribeAgent, DescribeAgentResult, ListResources, ReadResource,
 };
-use callboard_runtime::Context;
+use callboard_runtime::{AccessItem, Context};
 use futures::future::join_all;
 
 use super::member::MemberState;
@@ -44,7 +44,8 @@ impl MemberDescriptions {
             .members
             .iter()
             .enumerate()
-            .filter(|(_, member)| member.handles::<DescribeAgent>());
+            .filter(|(_, member)| member.handles::<DescribeAgent>())
+            .filter(|(_, member)| member.is_permitted(AccessItem::Agent, cx));
         let asking = describing.map(|(at, member)| async move {
             let limit = member.deadline(self.list_timeout, cx);
             (

@@ -45,6 +45,7 @@ impl<const SAMPLES: bool> Agent for AggregateAgent<SAMPLES> {
         AgentProfile::default()
             .cancel_safe()
             .inline_concurrent()
+            .authorizes_itself()
             .principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 

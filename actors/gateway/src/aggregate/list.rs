@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, RawObject};
-use callboard_runtime::Context;
+use callboard_runtime::{AccessItem, Context};
 use futures::future::join_all;
 use serde_json::value::RawValue;
 
@@ -113,7 +113,7 @@ impl ListReader {
         let mut uris = HashMap::new();
         let (mut items, (first, before, mut cursor)) = match PageStart::parse_cursor(params)? {
             PageStart::Own(from) => {
-                let (items, next) = self.own_items(what, from);
+                let (items, next) = self.own_items(what, from, cx);
                 if let Some(next) = next {
                     let next = Some(PageStart::Own(next));
                     return Ok(build_page(what, items, next, &MissingMembers::default()));
@@ -128,7 +128,8 @@ impl ListReader {
             .iter()
             .enumerate()
             .skip(first)
-            .filter(|(_, member)| what.is_listed_by(member));
+            .filter(|(_, member)| what.is_listed_by(member))
+            .filter(|(_, member)| member.is_permitted(AccessItem::Agent, cx));
         let reading = members.map(|(at, member)| {
             let (read, cursor) = if at == first {
                 (before, cursor.take())
@@ -182,17 +183,28 @@ impl ListReader {
         Ok(build_page(what, items, None, &missing))
     }
 
-    /// Returns the aggregate's own items from index `from` on, up to one page, and the index of the
-    /// next page's first item; `None` if there are no more. Only the list of tools has own items.
-    fn own_items(&self, what: ListKind, from: usize) -> (Vec<Box<RawValue>>, Option<usize>) {
+    /// Returns the aggregate's own items from index `from` on that the caller may use, up to one page, and
+    /// the index of the next page's first item; `None` if there are no more. Only the list of tools has own
+    /// items.
+    fn own_items(
+        &self,
+        what: ListKind,
+        from: usize,
+        cx: &Context,
+    ) -> (Vec<Box<RawValue>>, Option<usize>) {
         let own = if what == ListKind::Tools {
             self.names.message_tools()
         } else {
             &[]
         };
         let page = own.iter().skip(from).take(AGGREGATE_PAGE_ITEMS_MAX);
-        let items: Vec<_> = page.map(|tool| tool.descriptor.to_raw()).collect();
-        let next = from.saturating_add(items.len());
+        let next = from.saturating_add(page.len());
+        let shown = page.filter(|tool| {
+            let member = self.members.get(tool.member);
+            let item = AccessItem::tool(&tool.message);
+            member.is_some_and(|member| member.is_permitted(item, cx))
+        });
+        let items = shown.map(|tool| tool.descriptor.to_raw()).collect();
         (items, (next < own.len()).then_some(next))
     }
 
@@ -228,6 +240,10 @@ impl ListReader {
             let theirs: Vec<RawObject> = page.read(what.items_key()).unwrap_or_default();
             let shown: Vec<_> = theirs
                 .into_iter()
+                .filter(|item| {
+                    let item = what.access_item(item);
+                    item.is_some_and(|item| member.is_permitted(item, cx))
+                })
                 .filter_map(|item| self.rename_item(what, at, member, item))
                 .collect();
             count += shown.len();

@@ -9,7 +9,7 @@ use callboard_message::capabilities::{
     ListTools, RESERVED_PREFIX,
 };
 use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawMessage, RawObject};
-use callboard_runtime::{AgentRef, CallContext, Context, inbound_policy};
+use callboard_runtime::{AccessItem, AgentRef, CallContext, Context, inbound_policy};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,8 +20,8 @@ use super::names::{NameMapping, joined_name, sanitize_name};
 use super::uris::{ResourceIndex, member_session};
 use super::{
     AGGREGATE_PROBE_PAUSE_MAX, AGGREGATE_PROBE_PAUSE_MIN, AGGREGATE_READ_GRACE,
-    AGGREGATE_SLOW_PERIOD, AGGREGATE_SLOW_TIMEOUT, AggregateError, AggregateMember, NameSeparator,
-    PrefixMode,
+    AGGREGATE_SLOW_PERIOD, AGGREGATE_SLOW_TIMEOUT, AggregateError, AggregateMember,
+    AggregateOptions, NameSeparator, PrefixMode,
 };
 
 /// Member of an aggregate agent, with its state at run time.
@@ -31,6 +31,8 @@ pub(super) struct MemberState {
     keeps_names: bool,
     pub agent: AgentRef,
     pub naming: NameMapping,
+    /// Whether the rules of the system bind the callers of the aggregate.
+    judges_callers: bool,
     /// Names of all messages that the member handles, with the reserved ones.
     handles: Vec<String>,
     /// Whether the member is a proxy for a remote agent. A proxy accepts any message, whether or
@@ -46,7 +48,10 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
-    pub fn new(member: AggregateMember, separator: NameSeparator) -> Result<Self, AggregateError> {
+    pub fn new(
+        member: AggregateMember,
+        options: &AggregateOptions,
+    ) -> Result<Self, AggregateError> {
         let AggregateMember {
             name,
             agent,
@@ -63,10 +68,11 @@ impl MemberState {
         let is_outside = agent.is_proxy();
         let mut member = Self {
             name,
-            separator,
+            separator: options.separator,
             keeps_names,
             agent,
             naming,
+            judges_callers: !options.is_for_agents,
             handles,
             is_proxy: is_outside,
             specs: Vec::new(),
@@ -138,6 +144,12 @@ impl MemberState {
             .strip_prefix(separator.as_str())
     }
 
+    /// Returns whether the caller of `cx` may use an item of the member, so that it may be shown.
+    pub fn is_permitted(&self, item: AccessItem<'_>, cx: &Context) -> bool {
+        !self.judges_callers
+            || inbound_policy::may_use(&self.agent, &self.name, cx.principal(), item)
+    }
+
     /// Sends a message to the member as part of the call that `cx` serves. Returns the reply.
     ///
     /// # Errors
@@ -163,6 +175,9 @@ impl MemberState {
         body: Box<RawValue>,
         cx: &Context,
     ) -> Result<Box<RawValue>, Failure> {
+        if self.judges_callers {
+            inbound_policy::authorize_for(cx, &self.agent, &self.name, name, &body).await?;
+        }
         let mut call = cx.next_hop();
         if let Some(call) = call.as_mut().and_then(Arc::get_mut)
             && let Some((at, index)) = &self.resources
@@ -316,6 +331,17 @@ impl ListKind {
             Self::Templates => "resourceTemplates",
             Self::Prompts => "prompts",
         }
+    }
+
+    /// Returns an item of a member's list as what rules decide about; `None` without its name or URI.
+    pub fn access_item<'a>(self, item: &'a RawObject) -> Option<AccessItem<'a>> {
+        let message = match self {
+            Self::Tools => ListTools::NAME,
+            Self::Resources => ListResources::NAME,
+            Self::Templates => ListResourceTemplates::NAME,
+            Self::Prompts => ListPrompts::NAME,
+        };
+        AccessItem::of_listed(message, item)
     }
 
     pub fn is_listed_by(self, member: &MemberState) -> bool {

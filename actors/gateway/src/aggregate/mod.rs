@@ -138,7 +138,7 @@ impl AggregateAgent {
     ) -> Result<Self, AggregateError> {
         let mut members = members
             .into_iter()
-            .map(|member| MemberState::new(member, options.separator))
+            .map(|member| MemberState::new(member, &options))
             .collect::<Result<Vec<_>, _>>()?;
         validate(&members, &options)?;
         // Without other members, nothing is gained by leaving one out.
@@ -337,6 +337,9 @@ pub struct AggregateOptions {
     /// ([`AGGREGATE_CALLS_MAX`]), in percent, 1 to 100. Default:
     /// [`callboard_runtime::PRINCIPAL_SHARE_PERCENT_DEFAULT`].
     pub principal_share_percent: u8,
+    /// Whether only agents of this system use the aggregate, on behalf of their callers. The rules about
+    /// who may use what don't bind them.
+    pub is_for_agents: bool,
 }
 
 impl Default for AggregateOptions {
@@ -348,6 +351,7 @@ impl Default for AggregateOptions {
             separator: NameSeparator::default(),
             list_timeout: AGGREGATE_LIST_TIMEOUT_DEFAULT,
             principal_share_percent: PRINCIPAL_SHARE_PERCENT_DEFAULT,
+            is_for_agents: false,
         }
     }
 }

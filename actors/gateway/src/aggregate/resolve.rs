@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind, RawObject};
-use callboard_runtime::Context;
+use callboard_runtime::{AccessItem, Context};
 use futures::future::join_all;
 use quick_cache::sync::Cache;
 
@@ -250,6 +250,9 @@ impl NameResolver {
             return Ok(Some((member, own)));
         }
         for (at, member) in self.listing(what) {
+            if !member.is_permitted(AccessItem::Agent, cx) {
+                continue;
+            }
             for separator in [member.separator, NameSeparator::Dot] {
                 if !may_be_name_of(name, &member.name, separator) {
                     continue;
@@ -281,10 +284,15 @@ impl NameResolver {
         name: &str,
         cx: &Context,
     ) -> Result<Option<NamedItem<'_>>, Failure> {
-        let searching = self.listing(what).map(|(_, member)| async move {
-            let is_it = |own: &str| self.plain_name(what, member, own) == Some(name);
-            (member, self.search_name(what, member, cx, is_it).await)
-        });
+        let permitted =
+            |(_, member): &(usize, &MemberState)| member.is_permitted(AccessItem::Agent, cx);
+        let searching = self
+            .listing(what)
+            .filter(permitted)
+            .map(|(_, member)| async move {
+                let is_it = |own: &str| self.plain_name(what, member, own) == Some(name);
+                (member, self.search_name(what, member, cx, is_it).await)
+            });
         let messages = self.by_own_name.get(name).into_iter().flatten();
         let mut found: Vec<_> = messages
             .filter_map(|at| self.message(what, Some(at)))
@@ -296,6 +304,7 @@ impl NameResolver {
                 Err(_) => unknown = Some(member),
             }
         }
+        found.retain(|item| self.is_permitted(what, item, cx));
         let names: Vec<_> = found
             .iter()
             .filter_map(|item| match item {
@@ -315,6 +324,23 @@ impl NameResolver {
                 "several servers have this name: call {}",
                 names.join(" or ")
             ))),
+        }
+    }
+
+    /// Returns whether the caller of `cx` may use an item.
+    fn is_permitted(&self, what: ListKind, item: &NamedItem<'_>, cx: &Context) -> bool {
+        match item {
+            NamedItem::Message(tool) => {
+                let member = self.members.get(tool.member);
+                member.is_some_and(|it| it.is_permitted(AccessItem::tool(&tool.message), cx))
+            }
+            NamedItem::Listed(member, own) => {
+                let item = match what {
+                    ListKind::Tools => AccessItem::tool(own),
+                    _ => AccessItem::Prompt(own.as_str().into()),
+                };
+                member.is_permitted(item, cx)
+            }
         }
     }
 

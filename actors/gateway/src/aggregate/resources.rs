@@ -7,7 +7,7 @@ use callboard_message::capabilities::{
     ReadResource, ReadResourceResult, SubscribeResource, UnsubscribeResource,
 };
 use callboard_message::{Failure, FailureKind, Message, RawObject};
-use callboard_runtime::Context;
+use callboard_runtime::{AccessItem, Context};
 use futures::future::join_all;
 
 use super::member::{MemberState, ask_first, text_param};
@@ -82,10 +82,13 @@ impl ResourceRouter {
         params: RawObject,
         cx: &Context,
     ) -> Result<(usize, RawObject), Failure> {
+        let may_ask = |member: &MemberState| {
+            can(member) && member.is_permitted(AccessItem::Resource(uri.into()), cx)
+        };
         let owner = self.index.owner(uri);
         let mut why = None;
         if let Some((at, member)) =
-            owner.and_then(|at| Some((at, self.members.get(at).filter(|m| can(m))?)))
+            owner.and_then(|at| Some((at, self.members.get(at).filter(|m| may_ask(m))?)))
         {
             match member.ask::<M>(params.clone(), cx).await {
                 Err(failure) if is_not_found(&failure) => why = Some((at, failure)),
@@ -93,7 +96,7 @@ impl ResourceRouter {
             }
         }
         let others = (0..self.members.len())
-            .filter(|at| Some(*at) != owner && self.members.get(*at).is_some_and(can));
+            .filter(|at| Some(*at) != owner && self.members.get(*at).is_some_and(may_ask));
         ask_first::<M>(&self.members, others.collect(), params, why, cx).await
     }
 
@@ -110,19 +113,30 @@ impl ResourceRouter {
         cx: &Context,
     ) -> Result<RawObject, Failure> {
         let uri = text_param(&params, "uri")?;
+        let alias = self.index.resolve_alias(&uri);
+        let own = alias.map_or(&*uri, |(_, own)| own);
+        let owner = alias.map_or_else(|| self.index.owner(&uri), |(at, _)| Some(at));
+        let is_permitted = |at: usize| {
+            let member = self.members.get(at);
+            member.is_some_and(|it| it.is_permitted(AccessItem::Resource(own.into()), cx))
+        };
+        let may_watch = match owner {
+            Some(at) => is_permitted(at),
+            None => (0..self.members.len()).any(is_permitted),
+        };
+        if !may_watch {
+            return Err(Failure::not_found(
+                "no such resource: list the resources for their URIs",
+            ));
+        }
         let in_session = cx.call().is_some_and(|call| call.session.is_some());
         if !in_session && self.index.add_follower(&uri, None, in_session)? {
             return Ok(RawObject::new());
         }
-        let alias = self.index.resolve_alias(&uri);
-        if let Some((_, own)) = alias {
-            params.set("uri", own);
-        }
-        let owner = alias.map_or_else(|| self.index.owner(&uri), |(at, _)| Some(at));
+        params.set("uri", own);
         let can = |at: &usize| {
-            self.members
-                .get(*at)
-                .is_some_and(MemberState::handles::<SubscribeResource>)
+            let member = self.members.get(*at);
+            is_permitted(*at) && member.is_some_and(MemberState::handles::<SubscribeResource>)
         };
         let asked: Vec<usize> = match owner {
             // A member that doesn't handle subscriptions announces changes without them.

@@ -244,6 +244,10 @@ pub struct AgentProfile {
     /// its caller has gone. With 100, the default, one principal may use all. Suits agents whose
     /// handlers wait, for example for people.
     pub principal_share_percent: u8,
+    /// Declares that the agent stands for others, and checks itself what its callers may use of them
+    /// ([`inbound_policy::authorize_for`](crate::inbound_policy::authorize_for)). The rules of the system
+    /// aren't applied to the agent itself.
+    pub authorizes_itself: bool,
     /// Restart limit for an agent without a supervisor.
     pub restarts: RestartIntensity,
     /// Delay before each restart of an agent without a supervisor.
@@ -261,6 +265,7 @@ impl Default for AgentProfile {
             inline_sync: true,
             inline_concurrent: false,
             principal_share_percent: 100,
+            authorizes_itself: false,
             restarts: RestartIntensity::default(),
             backoff: Backoff::default(),
         }
@@ -292,6 +297,13 @@ impl AgentProfile {
     /// [`AgentProfile::principal_share_percent`](#structfield.principal_share_percent)).
     pub fn principal_share(mut self, percent: u8) -> Self {
         self.principal_share_percent = percent;
+        self
+    }
+
+    /// Declares that the agent checks rights itself (see
+    /// [`AgentProfile::authorizes_itself`](#structfield.authorizes_itself)).
+    pub fn authorizes_itself(mut self) -> Self {
+        self.authorizes_itself = true;
         self
     }
 

@@ -380,6 +380,8 @@ pub(crate) trait AnyAgentCell: Send + Sync {
     /// Returns the handlers of a message as shared by principals; `None` if there is no share, or
     /// the handlers aren't concurrent.
     fn handler_shares(&self, message: &str) -> Option<&Arc<PrincipalShares>>;
+    /// Returns whether the agent checks rights itself.
+    fn authorizes_itself(&self) -> bool;
     fn snapshot(&self) -> AgentSnapshot;
     /// Returns the tokio runtime of the agent's arbiter; `None` until the arbiter has started.
     fn runtime(&self) -> Option<tokio::runtime::Handle>;
@@ -487,6 +489,10 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
             }
             agent.ask(named).within_call(call).await?
         })
+    }
+
+    fn authorizes_itself(&self) -> bool {
+        self.profile.authorizes_itself
     }
 
     fn handler_shares(&self, message: &str) -> Option<&Arc<PrincipalShares>> {

@@ -243,6 +243,12 @@ impl AgentRef {
         self.0.handles(TypeId::of::<RawMessage>())
     }
 
+    /// Returns true if the agent checks rights itself
+    /// ([`AgentProfile::authorizes_itself`](crate::AgentProfile::authorizes_itself)).
+    pub(crate) fn authorizes_itself(&self) -> bool {
+        self.0.authorizes_itself()
+    }
+
     /// Returns the agent's id in its system.
     pub fn id(&self) -> AgentId {
         self.0.id()

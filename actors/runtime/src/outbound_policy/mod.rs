@@ -3,13 +3,15 @@
 mod tool_screening;
 
 use callboard_message::capabilities::ListTools;
-use callboard_message::{CallId, Failure, Message, RawMessage, RawReply};
+use callboard_message::{CallId, Failure, Message, RawMessage, RawObject, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-pub use tool_screening::{AWAY_META_KEY, REMOTE_TOOL_NAME_CHARS_MAX, is_confusable};
+pub use crate::policy::AWAY_META_KEY;
+pub use tool_screening::{REMOTE_TOOL_NAME_CHARS_MAX, is_confusable};
 
 use crate::agent::context::Context;
+use crate::policy::rate_limit::tool_name;
 use crate::policy::{Direction, PolicyRequest};
 
 /// Sends `message` to the remote `server` by calling `work`, and returns the reply. Stops at
@@ -33,14 +35,37 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
         )));
     }
     let (name, policy) = (message.name.clone(), cx.system().policy());
-    policy
-        .check(None, policy_request(&name, &message.payload, cx, server))
-        .await?;
+    let request = policy_request(&name, &message.payload, cx, server);
+    let pins = policy.tool_pins();
+    let is_pinned = pins.has(server);
+    if is_pinned && let Some(tool) = tool_name(&request) {
+        let checked = pins
+            .check_call(&*cx.system().store().kv, server, &tool)
+            .await;
+        if let Err(failure) = checked {
+            policy.tell_rejected(None, request, &failure).await;
+            return Err(failure);
+        }
+    }
+    policy.check(None, request).await?;
+    let cursor = match is_pinned && name == ListTools::NAME {
+        true => RawObject::parse(&message.payload)
+            .ok()
+            .and_then(|list| list.text("cursor")),
+        false => None,
+    };
     // Pinned in place: it is large and would otherwise be moved repeatedly.
     let work = std::pin::pin!(work(message));
     let mut reply = run_until_deadline(cx, deadline(), work).await;
     if name == ListTools::NAME {
         reply = tool_screening::remove_unfit_tools(reply, server);
+        if is_pinned {
+            let (store, audit) = (cx.system().store(), cx.system().audit());
+            let (page, removed) = pins
+                .screen(&*store.kv, audit, server, cursor, reply)
+                .await?;
+            reply = Ok(tool_screening::tell_unapproved(page, server, removed));
+        }
     }
     policy
         .check_reply(policy_request(&name, RawValue::NULL, cx, server), reply)

@@ -1,6 +1,8 @@
 //! Screening of remote tools: removes those with malformed names, and those with names or
 //! descriptions that would mislead a person or a model.
 
+use crate::policy::AWAY_META_KEY;
+use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::json::{RawCursor, text};
 use callboard_message::{RawObject, RawReply};
 use serde_json::Value;
@@ -17,9 +19,6 @@ const FLAG_TAGS_MAX: usize = 6;
 /// A tool with a longer name is left out, and can't be called.
 pub const REMOTE_TOOL_NAME_CHARS_MAX: usize = 128;
 
-/// Key in a list's `_meta` whose value names what is missing in it: `[{"server": name, "why":
-/// sentence}]`.
-pub const AWAY_META_KEY: &str = "callboard/away";
 /// Maximum number of removed tools that a list and a log line name.
 const NAMED_TOOLS_MAX: usize = 16;
 /// Maximum length of a removed tool's name where it is told, in characters; the rest is cut.
@@ -30,6 +29,7 @@ const EMPTY_NAME: &str = "an empty name";
 const LONG_NAME: &str = "a name that is too long";
 const CONTROL_CHARACTERS: &str = "a name with control characters";
 const PATH_NAME: &str = "a name that is a path";
+const RESERVED_NAME: &str = "a name that this program uses itself";
 const CONFUSABLE_NAME: &str = "a name with letters that look like those of another script";
 const HIDDEN_TEXT: &str = "text with invisible characters";
 const EXTERNAL_SCHEMA: &str = "a schema that refers to another host, or is nested too deeply";
@@ -70,17 +70,46 @@ pub(super) fn remove_unfit_tools(reply: RawReply, server: &str) -> RawReply {
     let number = removed.len();
     removed.truncate(NAMED_TOOLS_MAX);
     callboard_message::log::warn!(by: server, server, number, tools = ?removed, "left out tools, which can't be called");
-    let told = removed.iter().map(|(tool, flaw)| {
-        let why = format!("its tool `{tool}` isn't shown: it has {flaw}");
-        RawObject::single("server", server).with("why", why)
-    });
+    let reasons = removed
+        .iter()
+        .map(|(tool, flaw)| format!("its tool `{tool}` isn't shown: it has {flaw}"));
+    tell_removed(&mut list, server, reasons);
+    list.set("tools", tools);
+    Ok(list.to_raw())
+}
+
+/// Tells in a list of tools how many of `server` aren't approved, and logs which.
+pub(super) fn tell_unapproved(
+    page: Box<RawValue>,
+    server: &str,
+    mut removed: Vec<String>,
+) -> Box<RawValue> {
+    let list = RawObject::parse(&page).ok();
+    let Some(mut list) = list.filter(|_| !removed.is_empty()) else {
+        return page;
+    };
+    let number = removed.len();
+    removed.truncate(NAMED_TOOLS_MAX);
+    for name in &mut removed {
+        *name = name.chars().take(TOLD_NAME_CHARS_MAX).collect();
+    }
+    callboard_message::log::warn!(by: server, server, number, tools = ?removed, "left out tools that aren't approved");
+    // Their names are texts of the server that nobody has approved.
+    let why = format!(
+        "{number} of its tools aren't shown: they are new or have changed, and aren't approved yet"
+    );
+    tell_removed(&mut list, server, std::iter::once(why));
+    list.to_raw()
+}
+
+/// Adds the reasons for which tools of `server` aren't shown to a list's `_meta`.
+fn tell_removed(list: &mut RawObject, server: &str, reasons: impl Iterator<Item = String>) {
+    let told = reasons.map(|why| RawObject::single("server", server).with("why", why));
     let mut meta = list.object("_meta").unwrap_or_default();
     let mut away: Vec<RawObject> = meta.read(AWAY_META_KEY).unwrap_or_default();
     away.extend(told);
     meta.set(AWAY_META_KEY, away);
     list.set("_meta", meta);
-    list.set("tools", tools);
-    Ok(list.to_raw())
 }
 
 /// Returns the flaw of a tool's name that makes it unfit for logs, paths and headers; `None` if it
@@ -96,6 +125,7 @@ fn name_flaw(tool: &RawValue) -> Option<&'static str> {
             name if name.chars().nth(REMOTE_TOOL_NAME_CHARS_MAX).is_some() => Some(LONG_NAME),
             name if name.contains(is_control) => Some(CONTROL_CHARACTERS),
             name if is_path(name) => Some(PATH_NAME),
+            name if name.starts_with(RESERVED_PREFIX) => Some(RESERVED_NAME),
             _ => None,
         })
 }

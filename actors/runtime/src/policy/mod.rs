@@ -1,8 +1,10 @@
 //! Policy chain: checks every message that crosses a boundary, with its reply and the questions and
 //! answers of its call.
 
+pub(crate) mod access;
 pub(crate) mod audit_policy;
 pub(crate) mod rate_limit;
+pub(crate) mod tool_pins;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -15,6 +17,8 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
+use access::AccessRules;
+use tool_pins::ToolPins;
 
 /// Direction of a message between a peer and an agent of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,6 +108,9 @@ pub struct PolicyChain {
     /// True if any policy checks replies, questions and answers.
     has_part_policies: AtomicBool,
     links: Mutex<Arc<Vec<Arc<dyn Policy>>>>,
+    has_access_rules: AtomicBool,
+    access: Mutex<Option<Arc<AccessRules>>>,
+    tool_pins: ToolPins,
 }
 
 impl PolicyChain {
@@ -116,6 +123,11 @@ impl PolicyChain {
         *links = Arc::new(longer);
         self.has_policies.store(true, Release);
         self.has_part_policies.fetch_or(judges_parts, Release);
+    }
+
+    /// Returns the pins of remote servers' tools.
+    pub fn tool_pins(&self) -> &ToolPins {
+        &self.tool_pins
     }
 
     /// Returns true if any policy checks replies, questions and answers.
@@ -149,13 +161,24 @@ impl PolicyChain {
                 Some(_) => Ok(()),
             };
             if let Err(failure) = judged {
-                for link in links.iter() {
-                    link.on_rejected(part, request, &failure).await;
-                }
+                self.tell_rejected(part, request, &failure).await;
                 return Err(failure);
             }
         }
         Ok(())
+    }
+
+    /// Tells all policies of a rejection.
+    pub(crate) async fn tell_rejected(
+        &self,
+        part: Option<ExchangePart>,
+        request: PolicyRequest<'_>,
+        failure: &Failure,
+    ) {
+        let links = self.links.lock().clone();
+        for link in links.iter() {
+            link.on_rejected(part, request, failure).await;
+        }
     }
 
     /// Checks the reply to a message and returns it if permitted. If a list of tools, prompts or
@@ -266,6 +289,9 @@ impl PolicyChain {
     }
 }
 
+/// Key in a list's `_meta` whose value names what is missing in it: `[{"server": name, "why":
+/// sentence}]`.
+pub const AWAY_META_KEY: &str = "callboard/away";
 /// Key in the `_meta` object of a list reply: number of items that policies removed.
 const QUARANTINED_META_KEY: &str = "callboard/quarantined";
 

@@ -11,6 +11,7 @@ use callboard_message::{
 use callboard_runtime::outbound_policy::exchange;
 use callboard_runtime::{
     Agent, AgentProfile, CallContext, ConcurrentHandler, Context, Direction, Handlers, TaskOwner,
+    inbound_policy,
 };
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
@@ -155,7 +156,13 @@ impl RemoteA2aAgent {
             }
         };
         let tools = self.load_tools(cx).await?;
-        let skill = tools.get(&skill).ok_or_else(|| no_such_skill(&skill))?;
+        let wanted = skill;
+        let skill = tools.get(&wanted).ok_or_else(|| no_such_skill(&wanted))?;
+        if skill.tool != wanted {
+            // Rules are about the name of the tool, not about the skill's id.
+            let agent = cx.me().name().unwrap_or_default();
+            inbound_policy::authorize_for(cx, cx.me(), agent, &skill.tool, &arguments).await?;
+        }
         let opening = tools.conversation_request(
             skill,
             &arguments,

@@ -36,7 +36,7 @@ pub(super) struct SkillTools {
 /// A skill of a remote agent as a tool.
 #[derive(Default)]
 pub(super) struct SkillTool {
-    tool: String,
+    pub(super) tool: String,
     /// Id of the skill; `None` for the tool of an agent without skills.
     id: Option<String>,
     takes_schema: bool,

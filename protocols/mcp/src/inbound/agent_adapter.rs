@@ -12,12 +12,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::capabilities::{
     CallTool, CompleteArgument, CreateMessage, DescribeAgent, DescribeAgentResult, ForwardRequest,
-    ListPrompts, ListResources, ListTools, MISSING_META_KEY, ReadResource, SubscribeResource,
+    ListPrompts, ListResources, ListTools, MISSING_META_KEY, RESERVED_PREFIX, ReadResource,
+    SubscribeResource,
 };
 use callboard_message::json::raw_from_written;
 use callboard_message::{Failure, FailureKind, Message, Principal, RawMessage, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AgentRef, CallContext, OnRestart, inbound_policy};
+use callboard_runtime::{AccessItem, AgentRef, CallContext, OnRestart, inbound_policy};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
@@ -115,7 +116,14 @@ impl AgentAdapter {
     /// doesn't handle `SubscribeResource`.
     pub async fn subscribe(&self, uri: &str, call: CallContext) -> Result<(), RpcError> {
         if !self.handles_message(SubscribeResource::NAME) {
-            return Ok(());
+            let item = AccessItem::Resource(uri.into());
+            let (agent, name) = (&self.agent, &*self.agent_name);
+            return match inbound_policy::may_use(agent, name, &call.principal, item) {
+                true => Ok(()),
+                false => Err(to_rpc_error(Failure::denied(
+                    "the rules of this node don't permit you this resource",
+                ))),
+            };
         }
         let body = RawObject::single("uri", uri).to_raw();
         self.ask(SubscribeResource::NAME, body, call)
@@ -192,7 +200,12 @@ impl AgentAdapter {
     ) -> BoxFuture<'a, RpcResult> {
         match self.lists_tools() {
             true => self.ask_or_forward(request, revision, call),
-            false => ready(self.list_own_tools(&request.params, revision)).boxed(),
+            false => {
+                let call = with_purpose(&request.params, call);
+                let listed =
+                    call.and_then(|call| self.list_own_tools(&request.params, revision, &call));
+                ready(listed).boxed()
+            }
         }
     }
 
@@ -230,6 +243,7 @@ impl AgentAdapter {
             return self.forward(request, revision, call);
         };
         Box::pin(async move {
+            let call = with_purpose(&request.params, call)?;
             let params = strip_hop_params(&request.params, &call.principal)?;
             let asked = self.ask(message, params, call).await;
             let result = asked.map_err(to_rpc_error)?;
@@ -282,11 +296,22 @@ impl AgentAdapter {
         list.result
     }
 
-    fn list_own_tools(&self, params: &RequestParams, revision: Revision) -> RpcResult {
+    fn list_own_tools(
+        &self,
+        params: &RequestParams,
+        revision: Revision,
+        call: &CallContext,
+    ) -> RpcResult {
         let from = parse_cursor(params, TOOL_CURSOR)?
             .try_into()
             .unwrap_or(usize::MAX);
-        let tools: Vec<_> = self.tools.listings(revision.era()).collect();
+        let may_use = |name: &str| {
+            let item = AccessItem::tool(name);
+            inbound_policy::may_use(&self.agent, &self.agent_name, &call.principal, item)
+        };
+        let tools = self.tools.listings(revision.era());
+        let tools = tools.filter(|(name, _)| may_use(name));
+        let tools: Vec<_> = tools.map(|(_, listing)| listing).collect();
         let rest = tools.get(from..).ok_or_else(invalid_cursor)?;
         let page = rest
             .get(..self.options.page_items_max.max(1))
@@ -323,6 +348,9 @@ impl AgentAdapter {
                 Some(arguments) => Cow::Borrowed(arguments),
                 None => Cow::Owned(raw_from_written("{}".into())),
             };
+            if name.starts_with(RESERVED_PREFIX) {
+                return Err(invalid(&format!("unknown tool: {}", printable_name(&name))));
+            }
             let call = with_purpose(params, call)?;
             let tool = match self.handles_message(CallTool::NAME) {
                 true => None,
@@ -357,6 +385,7 @@ impl AgentAdapter {
         Box::pin(async move {
             let params = &request.params;
             params.check_object()?;
+            let call = with_purpose(params, call)?;
             let uri = params
                 .text(ParamName::Uri)
                 .ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;

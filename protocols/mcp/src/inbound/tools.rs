@@ -17,6 +17,7 @@ use crate::wire::{Era, Revision, WRAPPED_SCHEMA, meta};
 
 /// Tool of an agent, made from one of its message types.
 pub(crate) struct AgentTool {
+    name: String,
     /// Entry in `tools/list`, indexed by [`Era`]; `None` if the tool isn't offered in that era.
     listings: [Option<Box<RawValue>>; 2],
     pub reply: ReplyShape,
@@ -92,11 +93,12 @@ impl AgentTools {
         self.all.is_empty()
     }
 
-    /// Returns the `tools/list` entries of the tools that an era offers.
-    pub fn listings(&self, era: Era) -> impl Iterator<Item = &RawValue> {
-        self.all
-            .iter()
-            .filter_map(move |tool| tool.listings[era as usize].as_deref())
+    /// Returns the names and `tools/list` entries of the tools that an era offers.
+    pub fn listings(&self, era: Era) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.all.iter().filter_map(move |tool| {
+            let listing = tool.listings[era as usize].as_deref()?;
+            Some((&*tool.name, listing))
+        })
     }
 }
 
@@ -127,6 +129,7 @@ impl AgentTool {
             Vec::new()
         });
         Self {
+            name: spec.name.clone(),
             listings,
             reply,
             task,

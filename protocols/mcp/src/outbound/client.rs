@@ -123,9 +123,24 @@ async fn perform(
     })
 }
 
-/// Methods that only the client itself may send, because they set up the connection.
-/// [`ForwardRequest`] rejects them.
-const RESERVED_METHODS: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
+/// Methods that [`ForwardRequest`] rejects: those that only the client itself may send, because they set up
+/// the connection, and those with a message of their own, by which policies know them.
+const RESERVED_METHODS: [&str; 14] = [
+    "initialize",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    hmcp::METHOD,
+];
 
 /// Operation on an MCP server that an agent's message asks for.
 pub(crate) enum ClientOperation {
@@ -189,7 +204,7 @@ fn parse_forward(params: &RawObject) -> Result<ClientOperation, Failure> {
         .ok_or_else(|| Failure::invalid("`method` must be a string"))?;
     if RESERVED_METHODS.contains(&method.as_str()) {
         return Err(Failure::rejected(format!(
-            "{method} belongs to the connection and can't be forwarded"
+            "{method} belongs to the connection or has a message of its own, and can't be forwarded"
         )));
     }
     let params = match params.get("params") {

@@ -158,6 +158,7 @@ impl<'a> OrchestratorBuilder<'a> {
                 let member = AggregateMember::new(need, agent).with_filter(running.filter.clone());
                 let options = AggregateOptions {
                     prefix: PrefixMode::Never,
+                    is_for_agents: true,
                     ..AggregateOptions::default()
                 };
                 agent =

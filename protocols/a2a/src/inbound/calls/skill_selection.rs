@@ -46,6 +46,18 @@ pub(super) fn select_skill(
         SKILL_NAMES.iter().find_map(|name| metadata.text(name))
     };
     let wanted = named(&message.metadata).or_else(|| named(&request.metadata));
+    let is_permitted = |metadata: &Option<RawObject>| {
+        let names = SKILL_NAMES.iter();
+        let mut named = names.filter_map(|name| metadata.as_ref()?.text(name));
+        named.all(|name| skills.get(&name).is_some())
+    };
+    if skills.is_restricted && !(is_permitted(&message.metadata) && is_permitted(&request.metadata))
+    {
+        return Err(unknown_skill_error(
+            skills,
+            "there is no skill of that name",
+        ));
+    }
     if let Some(wanted) = &wanted {
         return match skills.get(wanted) {
             Some(skill) => call_selection(skill, request),

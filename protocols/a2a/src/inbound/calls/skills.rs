@@ -12,8 +12,8 @@ use callboard_message::{
     Question, RawMessage, RawObject, RawReply,
 };
 use callboard_runtime::{
-    Agent, AgentChanged, AgentRef, CallContext, Caller, Context, Handlers, OnRestart, SyncHandler,
-    inbound_policy,
+    AccessItem, Agent, AgentChanged, AgentRef, CallContext, Caller, Context, Handlers, OnRestart,
+    SyncHandler, inbound_policy,
 };
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
@@ -33,6 +33,9 @@ const LIST_SKILLS_MAX: usize = 4_096;
 const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
 /// Media type in a skill's accepted types that matches any other.
 pub(super) const ANY_MODE: &str = "*/*";
+
+/// Name of [`Converse`] in rules about what may be used.
+const CONVERSE: &str = "converse";
 
 /// Caller on whose behalf the tools of an agent are listed. It states all capabilities, as a task's
 /// caller does, but answers no questions.
@@ -59,10 +62,12 @@ pub(crate) struct SkillSet {
     pub(crate) all: Vec<Skill>,
     /// Whether the agent also handles [`Converse`], that is, accepts messages that name no skill.
     pub(crate) accepts_messages: bool,
+    /// Whether the rules keep others back, so that a skill that isn't there can't be asked for by a message.
+    pub(crate) is_restricted: bool,
 }
 
 /// A skill of an agent: a message type or a tool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Skill {
     /// Name, description and schemas.
     pub(crate) spec: MessageSpec,
@@ -186,15 +191,19 @@ impl ServedAgent {
             own: Arc::new(SkillSet {
                 all,
                 accepts_messages: converse.is_some(),
+                is_restricted: false,
             }),
             converse: converse.unwrap_or(OnRestart::Fail),
             agent,
         }
     }
 
-    /// Returns the agent's skills. If the agent lists its tools itself and they aren't cached, they
-    /// are read from it as part of `call`.
+    /// Returns the agent's skills that `call`'s principal may use. If the agent lists its tools itself and
+    /// they aren't cached, they are read from it as part of `call`.
     pub(super) async fn skills(&self, call: CallContext) -> Result<Arc<SkillSet>, Failure> {
+        if inbound_policy::binds(&self.agent, &call.principal) {
+            return self.permitted_skills(&call).await.map(Arc::new);
+        }
         let Some(listed) = &self.lists else {
             return Ok(self.own.clone());
         };
@@ -213,9 +222,28 @@ impl ServedAgent {
         let skills = Arc::new(SkillSet {
             all,
             accepts_messages: self.own.accepts_messages,
+            is_restricted: false,
         });
         *known = Some((Instant::now(), skills.clone()));
         Ok(skills)
+    }
+
+    /// Returns the skills that the rules permit `call`'s principal, which differ between principals.
+    async fn permitted_skills(&self, call: &CallContext) -> Result<SkillSet, Failure> {
+        let mut all = match &self.lists {
+            None => self.own.all.clone(),
+            Some(_) => self.fetch_tools(call).await?,
+        };
+        let may_use = |name: &str| {
+            let item = AccessItem::tool(name);
+            inbound_policy::may_use(&self.agent, &self.name, &call.principal, item)
+        };
+        all.retain(|skill| may_use(&skill.spec.name));
+        Ok(SkillSet {
+            all,
+            accepts_messages: self.own.accepts_messages && may_use(CONVERSE),
+            is_restricted: true,
+        })
     }
 
     async fn fetch_tools(&self, call: &CallContext) -> Result<Vec<Skill>, Failure> {
@@ -300,6 +328,13 @@ impl ServedAgent {
         &self,
         call: CallContext,
     ) -> Result<CallContext, Failure> {
+        // Whoever reads a card isn't recorded for what it lacks.
+        let item = AccessItem::Agent;
+        if !inbound_policy::may_use(&self.agent, &self.name, &call.principal, item) {
+            return Err(Failure::denied(
+                "the rules of this node don't permit you this agent",
+            ));
+        }
         self.authorize(ListTools::NAME, &RawObject::new().to_raw(), call)
             .await
     }

@@ -7,6 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
+use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::serve::guard::{HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::{guard, http_response, idle_timeout};
@@ -87,6 +88,12 @@ async fn call(
     }
     let sent =
         parse_call(request.params).map_err(|error| RpcError::invalid_params(error.to_string()))?;
+    // A message of the runtime isn't a tool, and its checks are those of the methods of MCP.
+    if sent.tool.starts_with(RESERVED_PREFIX) {
+        return Err(RpcError::invalid_params(
+            "unknown tool: list the agent's tools",
+        ));
+    }
     if let Some(purpose) = sent.meta.purpose {
         principal = principal.with_purpose(purpose);
     }

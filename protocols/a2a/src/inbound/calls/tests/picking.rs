@@ -56,6 +56,7 @@ fn of(all: Vec<Skill>) -> SkillSet {
     SkillSet {
         all,
         accepts_messages: false,
+        is_restricted: false,
     }
 }
 
@@ -234,6 +235,36 @@ fn files() {
     assert!(picked(&of(vec![echo()]), vec![utf8], None).is_ok());
 }
 
+/// Goal: a skill that the rules keep back isn't reached as a conversation, nor behind another name. Method: an
+/// agent that converses, with one skill of two; each of both, and both at once.
+#[test]
+fn skills_that_are_kept_back() {
+    let restricted = SkillSet {
+        all: vec![echo()],
+        accepts_messages: true,
+        is_restricted: true,
+    };
+    let picked = |metadata: Value| {
+        let mut request = request(message("m1", vec![Part::text("x")]));
+        request.metadata = RawObject::parse(&to_raw_value(&metadata).unwrap()).ok();
+        let picked = select_skill(&restricted, &request);
+        picked
+            .map(|picked| picked.skill)
+            .map_err(|error| error.kind)
+    };
+    assert_eq!(picked(json!({ "skill": "echo" })), Ok("echo".to_owned()));
+    let converse = "callboard.converse".to_owned();
+    assert_eq!(picked(json!({})), Ok(converse));
+    for metadata in [
+        json!({ "skill": "wipe" }),
+        json!({ "skill": "echo", "skillId": "wipe" }),
+        json!({ "skillId": "wipe" }),
+    ] {
+        let refused = picked(metadata.clone());
+        assert_eq!(refused, Err(ErrorKind::InvalidParams), "{metadata}");
+    }
+}
+
 /// Goal: an agent that converses gets the whole message, unless it is for a skill. Method: a file,
 /// with a skill that it has and one that it doesn't have.
 #[test]
@@ -241,6 +272,7 @@ fn conversations() {
     let talks = SkillSet {
         all: vec![echo()],
         accepts_messages: true,
+        is_restricted: false,
     };
     let html = || {
         vec![Part {

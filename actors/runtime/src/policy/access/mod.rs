@@ -1,0 +1,228 @@
+//! Rights: which principal may use which agents, tools, resources and prompts, by rules.
+//!
+//! The first rule that applies decides; without one, the use is denied. The operator of the process
+//! and its own agents aren't bound by rules.
+
+mod rule;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use callboard_message::{DataClass, Failure, Principal, PrincipalKind, RawObject, RawReply};
+use derive_more::Debug;
+use serde_json::json;
+
+pub use rule::{
+    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessEffect, AccessRule,
+    AccessRuleError, ArgumentCondition,
+};
+pub use target::{AccessItem, AccessTarget};
+
+use super::audit_policy::DataClassLookup;
+use super::{AWAY_META_KEY, ItemList, PolicyChain, PolicyRequest, RULES_MEMBER};
+use rule::CompiledRule;
+
+/// Rules about who may use what, in order.
+#[derive(Debug)]
+pub struct AccessRules {
+    rules: Vec<CompiledRule>,
+    #[debug(skip)]
+    class_of: DataClassLookup,
+}
+
+/// Decision about the use of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessDecision<'a> {
+    /// Whether the use is permitted.
+    pub is_permitted: bool,
+    /// Id of the rule that decided; `None` if no rule applies, or the principal isn't bound by rules.
+    pub rule: Option<&'a str>,
+}
+
+/// Rules that permit nothing.
+impl Default for AccessRules {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            class_of: Arc::new(|_| DataClass::Clinical),
+        }
+    }
+}
+
+impl AccessRules {
+    /// Creates rules, of which the first that applies decides. `class_of` returns the data class of an
+    /// agent.
+    ///
+    /// # Errors
+    /// Returns the first mistake and the position of its rule.
+    pub fn new(
+        rules: Vec<AccessRule>,
+        class_of: DataClassLookup,
+    ) -> Result<Self, (usize, AccessRuleError)> {
+        if rules.len() > ACCESS_RULES_MAX {
+            return Err((ACCESS_RULES_MAX, AccessRuleError::TooMany));
+        }
+        for (at, rule) in rules.iter().enumerate() {
+            rule.validate().map_err(|error| (at, error))?;
+            if rules.iter().take(at).any(|other| other.id == rule.id) {
+                return Err((at, AccessRuleError::Id));
+            }
+        }
+        Ok(Self {
+            rules: rules.into_iter().map(CompiledRule::from).collect(),
+            class_of,
+        })
+    }
+
+    /// Decides whether a principal may use something.
+    pub fn decide(&self, principal: &Principal, target: &AccessTarget<'_>) -> AccessDecision<'_> {
+        if !is_bound(principal) {
+            return AccessDecision {
+                is_permitted: true,
+                rule: None,
+            };
+        }
+        let class = || (self.class_of)(target.agent);
+        let mut rules = self.rules.iter();
+        let decisive = rules.find(|rule| rule.applies(principal, target, class));
+        AccessDecision {
+            is_permitted: decisive.is_some_and(|rule| rule.effect == AccessEffect::Allow),
+            rule: decisive.map(|rule| &*rule.id),
+        }
+    }
+
+    /// Checks that a principal may use something.
+    ///
+    /// # Errors
+    /// `Denied`, with the id of the rule in its data.
+    fn check(&self, principal: &Principal, target: &AccessTarget<'_>) -> Result<(), Failure> {
+        let decision = self.decide(principal, target);
+        if decision.is_permitted {
+            return Ok(());
+        }
+        let what = match &target.item {
+            AccessItem::Agent => "this agent",
+            AccessItem::Tool {
+                arguments: Some(_), ..
+            } => "this tool with these arguments",
+            AccessItem::Tool { .. } => "this tool",
+            AccessItem::Resource(_) => "this resource",
+            AccessItem::Prompt(_) => "this prompt",
+        };
+        let rules: Vec<_> = decision.rule.into_iter().collect();
+        let why = format!(
+            "the rules of this node don't permit you {what}: ask its operator, who finds the rule by `callboard policy explain`"
+        );
+        Err(Failure::denied(why).with_data(json!({ "reason": "access", RULES_MEMBER: rules })))
+    }
+
+    /// Removes from the reply to `message` the items of a list that the principal may not use. Another
+    /// reply is returned as it is.
+    fn filter_list(
+        &self,
+        principal: &Principal,
+        agent: &str,
+        message: &str,
+        reply: RawReply,
+    ) -> RawReply {
+        let reply = reply?;
+        let Some(mut list) = ItemList::read(message, &reply) else {
+            return Ok(reply);
+        };
+        let all = list.items.len();
+        list.items.retain(|item| {
+            let item = RawObject::parse(item).ok();
+            let item = item.and_then(|item| AccessItem::of_listed(message, &item));
+            item.is_some_and(|item| {
+                let target = AccessTarget { agent, item };
+                self.decide(principal, &target).is_permitted
+            })
+        });
+        if list.items.len() == all {
+            return Ok(reply);
+        }
+        let items = std::mem::take(&mut list.items);
+        let mut rest = list.with(&items);
+        // It may name what isn't shown.
+        if let Some(mut meta) = rest.object("_meta") {
+            meta.remove(AWAY_META_KEY);
+            rest.set("_meta", meta);
+        }
+        Ok(rest.to_raw())
+    }
+}
+
+/// Returns whether a principal is bound by rules.
+fn is_bound(principal: &Principal) -> bool {
+    !matches!(
+        principal.kind,
+        PrincipalKind::LocalOperator | PrincipalKind::Agent
+    )
+}
+
+impl PolicyChain {
+    /// Replaces the rules about who may use what; `None` for none, so that everything is permitted.
+    pub fn set_access_rules(&self, rules: Option<Arc<AccessRules>>) {
+        let has_rules = rules.is_some();
+        *self.access.lock() = rules;
+        self.has_access_rules.store(has_rules, Release);
+    }
+
+    /// Returns the rules that bind a principal; `None` if there are none.
+    fn access_rules_for(&self, principal: &Principal) -> Option<Arc<AccessRules>> {
+        self.binds(principal)
+            .then(|| self.access.lock().clone())
+            .flatten()
+    }
+
+    /// Checks that the principal of a message may use what the message is about.
+    ///
+    /// # Errors
+    /// `Denied`, after all policies were told of it by [`Policy::on_rejected`](super::Policy::on_rejected).
+    pub(crate) async fn authorize(&self, request: PolicyRequest<'_>) -> Result<(), Failure> {
+        let Some(rules) = self.access_rules_for(request.principal) else {
+            return Ok(());
+        };
+        let checked = match AccessItem::of_message(request.message, request.payload) {
+            Some(item) => {
+                let agent = request.agent;
+                rules.check(request.principal, &AccessTarget { agent, item })
+            }
+            None => Err(Failure::invalid(
+                "the message must name what it uses: `name`, `uri` or `method` as a text, or `ref` with its `type` and only the member for it",
+            )),
+        };
+        if let Err(failure) = &checked {
+            self.tell_rejected(None, request, failure).await;
+        }
+        checked
+    }
+
+    /// Returns whether rules bind a principal.
+    pub(crate) fn binds(&self, principal: &Principal) -> bool {
+        self.has_access_rules.load(Acquire) && is_bound(principal)
+    }
+
+    /// Returns whether a principal may use something.
+    pub(crate) fn permits(&self, principal: &Principal, target: &AccessTarget<'_>) -> bool {
+        let rules = self.access_rules_for(principal);
+        rules.is_none_or(|rules| rules.decide(principal, target).is_permitted)
+    }
+
+    /// Returns the reply to a message without the items of a list that its principal may not use.
+    pub(crate) fn without_denied(&self, request: PolicyRequest<'_>, reply: RawReply) -> RawReply {
+        let PolicyRequest {
+            principal,
+            agent,
+            message,
+            ..
+        } = request;
+        match self.access_rules_for(principal) {
+            Some(rules) => rules.filter_list(principal, agent, message, reply),
+            None => reply,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Rules about who may use what, as they are written.
+
+use callboard_message::{DataClass, Principal};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wildmatch::WildMatch;
+
+use super::target::{AccessItem, AccessTarget};
+
+/// Maximum number of rules of one node. More are an error at start.
+pub const ACCESS_RULES_MAX: usize = 1_000;
+/// Maximum number of entries in one list of a rule. More are an error at start.
+pub const ACCESS_RULE_ENTRIES_MAX: usize = 1_000;
+/// Maximum length of an entry in a list of a rule, in bytes. A longer one is an error at start.
+pub const ACCESS_ENTRY_BYTES_MAX: usize = 1_024;
+
+/// Consequence of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessEffect {
+    /// Permits uses to which the rule applies.
+    Allow,
+    /// Denies uses to which the rule applies.
+    Deny,
+}
+
+/// Rule about who may use what. It applies if all its fields do. An empty list applies to everything;
+/// but a rule with `tools`, `resources` or `prompts` applies only to what these name. Entries
+/// are names or patterns (`*` for any characters, `?` for one).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessRule {
+    /// Id in explanations and in the audit: letters, digits, `.`, `_` and `-`.
+    pub id: String,
+    /// Consequence of the rule.
+    pub effect: AccessEffect,
+    /// Ids of principals, or kinds and ids, such as `token:corp.alice`.
+    #[serde(default)]
+    pub principals: Vec<String>,
+    /// Scopes, of which the credential needs one. Roles are scopes: `role:ROLE`.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Purposes, of which the call must state one that its credential may claim.
+    #[serde(default)]
+    pub purposes: Vec<String>,
+    /// Names of agents.
+    #[serde(default)]
+    pub agents: Vec<String>,
+    /// Data classes of agents.
+    #[serde(default)]
+    pub classes: Vec<DataClass>,
+    /// Names of tools, skills and messages, or of agent and tool, such as `files.read_*`.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// URIs of resources.
+    #[serde(default)]
+    pub resources: Vec<String>,
+    /// Names of prompts.
+    #[serde(default)]
+    pub prompts: Vec<String>,
+    /// Conditions on the arguments of a tool, all of which must hold.
+    #[serde(default)]
+    pub when: Vec<ArgumentCondition>,
+}
+
+/// Condition on an argument of a tool. All the operators that it has must hold. It never holds for a
+/// missing argument.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArgumentCondition {
+    /// Name of the argument, or a path of names joined by `.` to one in nested objects.
+    pub argument: String,
+    /// The value.
+    #[serde(default)]
+    pub equals: Option<Value>,
+    /// Values, of which the argument must be one.
+    #[serde(default, rename = "in")]
+    pub one_of: Option<Vec<Value>>,
+    /// Pattern of the whole text (`*` for any characters, `?` for one).
+    #[serde(default)]
+    pub matches: Option<String>,
+    /// Minimum of a number.
+    #[serde(default)]
+    pub min: Option<f64>,
+    /// Maximum of a number.
+    #[serde(default)]
+    pub max: Option<f64>,
+}
+
+/// Mistake in a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessRuleError {
+    /// There are more than [`ACCESS_RULES_MAX`] rules.
+    #[error("there are more than {ACCESS_RULES_MAX} rules: use patterns")]
+    TooMany,
+    /// The id has other characters, or another rule has it.
+    #[error("`id` must have letters, digits, `.`, `_` or `-`, and be unique")]
+    Id,
+    /// A list has more than [`ACCESS_RULE_ENTRIES_MAX`] entries, or one that is empty or has more than
+    /// [`ACCESS_ENTRY_BYTES_MAX`] bytes.
+    #[error(
+        "a list may have at most {ACCESS_RULE_ENTRIES_MAX} entries, each of 1 to {ACCESS_ENTRY_BYTES_MAX} bytes"
+    )]
+    Entries,
+    /// A condition has no operator, or no argument.
+    #[error(
+        "each condition in `when` needs `argument` and one of `equals`, `in`, `matches`, `min` and `max`"
+    )]
+    Condition,
+    /// The rule has conditions on arguments, and names resources or prompts.
+    #[error("`when` is about arguments of tools: leave out `resources` and `prompts`")]
+    ConditionWithoutTools,
+}
+
+impl AccessRule {
+    /// Checks the rule by itself.
+    ///
+    /// # Errors
+    /// Returns the first mistake.
+    pub fn validate(&self) -> Result<(), AccessRuleError> {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if self.id.is_empty()
+            || self.id.len() > ACCESS_ENTRY_BYTES_MAX
+            || !self.id.chars().all(is_fine)
+        {
+            return Err(AccessRuleError::Id);
+        }
+        let lists = [
+            &self.principals,
+            &self.scopes,
+            &self.purposes,
+            &self.agents,
+            &self.tools,
+            &self.resources,
+            &self.prompts,
+        ];
+        let fits = |entry: &String| (1..=ACCESS_ENTRY_BYTES_MAX).contains(&entry.len());
+        let is_bounded =
+            |list: &&Vec<String>| list.len() <= ACCESS_RULE_ENTRIES_MAX && list.iter().all(fits);
+        if !lists.iter().all(is_bounded) || self.when.len() > ACCESS_RULE_ENTRIES_MAX {
+            return Err(AccessRuleError::Entries);
+        }
+        if !self.when.iter().all(ArgumentCondition::is_complete) {
+            return Err(AccessRuleError::Condition);
+        }
+        match self.when.is_empty() || self.resources.is_empty() && self.prompts.is_empty() {
+            true => Ok(()),
+            false => Err(AccessRuleError::ConditionWithoutTools),
+        }
+    }
+}
+
+impl ArgumentCondition {
+    fn is_complete(&self) -> bool {
+        let operators = [
+            self.equals.is_some(),
+            self.one_of.is_some(),
+            self.matches.is_some(),
+            self.min.is_some(),
+            self.max.is_some(),
+        ];
+        !self.argument.is_empty() && operators.contains(&true)
+    }
+}
+
+/// A rule with its patterns, ready to be applied.
+#[derive(Debug)]
+pub(super) struct CompiledRule {
+    pub(super) id: String,
+    pub(super) effect: AccessEffect,
+    principals: Patterns,
+    scopes: Patterns,
+    purposes: Vec<String>,
+    agents: Patterns,
+    classes: Vec<DataClass>,
+    tools: Patterns,
+    resources: Patterns,
+    prompts: Patterns,
+    when: Vec<(ArgumentCondition, Option<WildMatch>)>,
+}
+
+impl From<AccessRule> for CompiledRule {
+    fn from(rule: AccessRule) -> Self {
+        let when = rule.when.into_iter().map(|condition| {
+            let pattern = condition.matches.as_deref().map(WildMatch::new);
+            (condition, pattern)
+        });
+        Self {
+            id: rule.id,
+            effect: rule.effect,
+            principals: Patterns::new(&rule.principals),
+            scopes: Patterns::new(&rule.scopes),
+            purposes: rule.purposes,
+            agents: Patterns::new(&rule.agents),
+            classes: rule.classes,
+            tools: Patterns::new(&rule.tools),
+            resources: Patterns::new(&rule.resources),
+            prompts: Patterns::new(&rule.prompts),
+            when: when.collect(),
+        }
+    }
+}
+
+impl CompiledRule {
+    /// Returns whether the rule decides about `target`, of an agent whose data class is `class`.
+    pub(super) fn applies(
+        &self,
+        principal: &Principal,
+        target: &AccessTarget<'_>,
+        class: impl Fn() -> DataClass,
+    ) -> bool {
+        self.is_about(principal)
+            && self.agents.match_or_empty(&[target.agent])
+            && (self.classes.is_empty() || self.classes.contains(&class()))
+            && self.covers(target)
+    }
+
+    fn is_about(&self, principal: &Principal) -> bool {
+        let by_kind = || format!("{}:{}", principal.kind, principal.id);
+        let is_named = self.principals.is_empty()
+            || self.principals.match_any(&[&principal.id])
+            || self.principals.match_any(&[&by_kind()]);
+        let scopes = || principal.scopes.iter().map(String::as_str);
+        let has_scope =
+            self.scopes.is_empty() || scopes().any(|scope| self.scopes.match_any(&[scope]));
+        let is_for_purpose = self.purposes.is_empty()
+            || principal.purpose.as_ref().is_some_and(|stated| {
+                self.purposes.contains(stated) && principal.may_claim_purpose(stated)
+            });
+        is_named && has_scope && is_for_purpose
+    }
+
+    /// Returns whether the rule names no item, so that it covers all of an agent.
+    fn is_about_all(&self) -> bool {
+        [&self.tools, &self.resources, &self.prompts]
+            .into_iter()
+            .all(Patterns::is_empty)
+    }
+
+    fn covers(&self, target: &AccessTarget<'_>) -> bool {
+        let is_allowed = self.effect == AccessEffect::Allow;
+        match &target.item {
+            // To have something of it is enough, not to be denied something isn't.
+            AccessItem::Agent => is_allowed || self.is_about_all() && self.when.is_empty(),
+            AccessItem::Tool { name, arguments } => {
+                let joined = || format!("{}.{name}", target.agent);
+                let is_named = self.is_about_all()
+                    || self.tools.match_any(&[name])
+                    || self.tools.match_any(&[&joined()]);
+                is_named
+                    && match arguments {
+                        _ if self.when.is_empty() => true,
+                        // In a list: it is shown if some arguments are permitted.
+                        None => is_allowed,
+                        Some(arguments) => self.hold_conditions(arguments),
+                    }
+            }
+            AccessItem::Resource(uri) => {
+                self.when.is_empty() && (self.is_about_all() || self.resources.match_any(&[uri]))
+            }
+            AccessItem::Prompt(name) => {
+                self.when.is_empty() && (self.is_about_all() || self.prompts.match_any(&[name]))
+            }
+        }
+    }
+
+    /// Returns whether all conditions hold. If that is doubtful, because the arguments can't be read or have a
+    /// name twice but for its case, they hold for a rule that denies.
+    fn hold_conditions(&self, arguments: &RawValue) -> bool {
+        let in_doubt = self.effect == AccessEffect::Deny;
+        let Ok(arguments) = serde_json::from_str::<Value>(arguments.get()) else {
+            return in_doubt;
+        };
+        self.when.iter().all(|(condition, pattern)| {
+            let mut value = &arguments;
+            for name in condition.argument.split('.') {
+                if has_similar(value, name) {
+                    return in_doubt;
+                }
+                let Some(inner) = value.get(name) else {
+                    return false;
+                };
+                value = inner;
+            }
+            condition.holds(value, pattern.as_ref())
+        })
+    }
+}
+
+impl ArgumentCondition {
+    fn holds(&self, value: &Value, pattern: Option<&WildMatch>) -> bool {
+        let is_equal = |expected: &Value| is_same(expected, value);
+        let is_matched =
+            |pattern: &WildMatch| value.as_str().is_some_and(|text| pattern.matches(text));
+        let is_large = |min: f64| value.as_f64().is_some_and(|number| number >= min);
+        let is_small = |max: f64| value.as_f64().is_some_and(|number| number <= max);
+        self.equals.as_ref().is_none_or(is_equal)
+            && (self.one_of.as_ref()).is_none_or(|values| values.iter().any(is_equal))
+            && pattern.is_none_or(is_matched)
+            && self.min.is_none_or(is_large)
+            && self.max.is_none_or(is_small)
+    }
+}
+
+/// Returns whether an object has a name that is `name` but for its case. Some receivers take it for that.
+fn has_similar(object: &Value, name: &str) -> bool {
+    let Some(members) = object.as_object() else {
+        return false;
+    };
+    let folded = name.to_lowercase();
+    let mut names = members.keys();
+    names.any(|other| other != name && other.to_lowercase() == folded)
+}
+
+/// Returns whether two values are equal. Numbers are compared by value: `1` is `1.0`.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match one.is_f64() || other.is_f64() {
+        true => one.as_f64() == other.as_f64(),
+        false => one == other,
+    }
+}
+
+/// Names and patterns of a list.
+#[derive(Debug)]
+struct Patterns(Vec<WildMatch>);
+
+impl Patterns {
+    fn new(entries: &[String]) -> Self {
+        Self(entries.iter().map(|entry| WildMatch::new(entry)).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn match_any(&self, names: &[&str]) -> bool {
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    }
+
+    fn match_or_empty(&self, names: &[&str]) -> bool {
+        self.is_empty() || self.match_any(names)
+    }
+}

@@ -1,0 +1,473 @@
+//! Rules about who may use what (`[[policy.rules]]`): lists, calls and explanations.
+
+use serde_json::{Value, json};
+
+use crate::kit::gateway::{
+    A2A, MCP, NODE, answer, end, is_refused, reloaded, said, script, started,
+};
+use crate::kit::{Home, a2a, mcp};
+
+const RULES: &str = r#"
+[[policy.rules]]
+id = "no-waiting"
+effect = "deny"
+principals = ["alice"]
+tools = ["one.wait"]
+
+[[policy.rules]]
+id = "alice"
+effect = "allow"
+principals = ["alice"]
+agents = ["one"]
+
+[[policy.rules]]
+id = "who"
+effect = "allow"
+scopes = ["role:*"]
+tools = ["who"]
+"#;
+
+/// A client with a key.
+struct Caller {
+    key: String,
+}
+
+impl Caller {
+    /// Adds a key with this name and scopes.
+    async fn new(home: &Home, name: &str, scopes: &[&str]) -> Self {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", *scope]);
+        let add = ["keys", "--keys", "keys.toml", "add", name].into_iter();
+        let added = home.run(&add.chain(scopes).collect::<Vec<_>>()).await;
+        let key = added.with(0, "").out.trim().to_owned();
+        Self { key }
+    }
+
+    async fn mcp(&self, url: &str, method: &str, params: Value) -> Value {
+        let uri = params["uri"].as_str().map(str::to_owned);
+        let request = mcp::request(url, &json!({}), method, params);
+        let request = uri
+            .into_iter()
+            .fold(request, |request, uri| request.header("mcp-name", uri));
+        answer(request.bearer_auth(&self.key)).await.1
+    }
+
+    /// Returns the names of the tools, in order; the error if there is no list.
+    async fn tools(&self, url: &str) -> Vec<String> {
+        let listed = self.mcp(url, "tools/list", json!({})).await;
+        let Some(tools) = listed["result"]["tools"].as_array() else {
+            return vec![listed["error"]["message"].as_str().unwrap().to_owned()];
+        };
+        let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
+        tools.iter().map(name).collect()
+    }
+
+    async fn call(&self, url: &str, tool: &str) -> Value {
+        self.mcp(url, "tools/call", json!({ "name": tool, "arguments": {} }))
+            .await
+    }
+
+    /// Returns the names of the skills in the extended card.
+    async fn skills(&self, url: &str) -> Vec<String> {
+        let request = a2a::request(url, "GetExtendedAgentCard", json!({}));
+        let card = a2a::response(request.bearer_auth(&self.key)).await;
+        let skills = card["result"]["skills"].as_array();
+        let skills = skills.unwrap_or_else(|| panic!("{card}"));
+        let id = |skill: &Value| skill["id"].as_str().unwrap().to_owned();
+        skills.iter().map(id).collect()
+    }
+
+    /// Returns the answer to a message for a skill.
+    async fn ask(&self, url: &str, skill: &str) -> Value {
+        let request = a2a::request(url, "SendMessage", a2a::for_skill(skill, false));
+        a2a::response(request.bearer_auth(&self.key)).await
+    }
+}
+
+fn url<'a>(listening: &'a [(String, String)], end: &str) -> &'a str {
+    let mut urls = listening.iter().map(|(_, url)| &**url);
+    urls.find(|url| url.ends_with(end)).unwrap()
+}
+
+/// Goal: lists, calls and cards have what the rules permit, of all agents as one and of each, for MCP and A2A;
+/// a changed rule counts without a restart, and the command says which rule decides. Method: three keys at two
+/// upstreams with two tools each; a reload.
+/// Rows: X-20.
+#[tokio::test]
+async fn rules_shape_lists_and_calls() {
+    let home = Home::new();
+    let alice = Caller::new(&home, "alice", &["role:nurse"]).await;
+    let bob = Caller::new(&home, "bob", &["role:nurse"]).await;
+    let carol = Caller::new(&home, "carol", &[]).await;
+    let agents = format!(
+        "{}{}",
+        script(&home, "one", "one"),
+        script(&home, "two", "two")
+    );
+    let keyed = "keys = \"keys.toml\"\n";
+    let listeners = format!("{MCP}{keyed}{A2A}{keyed}");
+    let text = format!("{NODE}{agents}{listeners}");
+    let (mut running, listening) = started(&home, &format!("{text}{RULES}")).await;
+    let [all, one, two] = ["/mcp", "/one/mcp", "/two/mcp"].map(|end| url(&listening, end));
+
+    for (caller, expected) in [
+        (&alice, &["one__who", "two__who"][..]),
+        (&bob, &["one__who", "two__who"]),
+        (&carol, &[]),
+    ] {
+        assert_eq!(caller.tools(all).await, expected);
+    }
+    assert_eq!(alice.tools(one).await, ["who"]);
+    assert_eq!(bob.tools(two).await, ["who"]);
+    let [denied] = &carol.tools(one).await[..] else {
+        panic!("a list")
+    };
+    assert!(denied.contains("don't permit you this agent"), "{denied}");
+
+    assert_eq!(said(&bob.call(all, "two__who").await), "two");
+    assert_eq!(said(&alice.call(one, "who").await), "one");
+    for (caller, url, tool) in [
+        (&alice, all, "one__wait"),
+        (&alice, all, "one.wait"),
+        (&alice, one, "wait"),
+        (&alice, two, "wait"),
+        (&bob, all, "two__wait"),
+        (&bob, two, "wait"),
+        (&carol, all, "one__who"),
+        (&carol, one, "who"),
+    ] {
+        let refused = caller.call(url, tool).await;
+        assert!(is_refused(&refused), "{tool}: {refused}");
+        let told = refused.to_string();
+        assert!(told.contains("don't permit you this tool"), "{told}");
+        assert!(!told.contains("no-waiting"), "{told}");
+    }
+
+    let agents_url = url(&listening, "/a2a");
+    let one_url = url(&listening, "/one/a2a");
+    assert_eq!(bob.skills(agents_url).await, ["one__who", "two__who"]);
+    assert_eq!(alice.skills(one_url).await, ["who"]);
+    assert!(carol.skills(agents_url).await.is_empty());
+    assert!(
+        bob.ask(agents_url, "two__who")
+            .await
+            .to_string()
+            .contains("\"two\"")
+    );
+    for refused in [
+        bob.ask(agents_url, "two__wait").await,
+        bob.ask(one_url, "wait").await,
+        carol.ask(one_url, "who").await,
+    ] {
+        let told = refused.to_string();
+        let is_denied = told.contains("don't permit you") || told.contains("no skill");
+        assert!(is_denied, "{refused}");
+    }
+
+    let explain = ["policy", "explain", "--topology", "n.toml"];
+    for (question, code, said) in [
+        (
+            &["--as", "alice", "--agent", "one", "--tool", "wait"][..],
+            3,
+            "one\tdenied\tby the rule no-waiting\n",
+        ),
+        (
+            &["--as", "bob", "--tool", "who"],
+            0,
+            "one\tpermitted\tby the rule who\ntwo\tpermitted\tby the rule who\n",
+        ),
+        (
+            &["--as", "carol", "--agent", "two"],
+            3,
+            "two\tdenied\tno rule applies\n",
+        ),
+        (
+            &["--as", "carol", "--scope", "role:x", "--agent", "two"],
+            0,
+            "two\tpermitted\tby the rule who\n",
+        ),
+        (
+            &["--as", "token:alice", "--agent", "one", "--tool", "who"],
+            0,
+            "one\tpermitted\tby the rule alice\n",
+        ),
+        (
+            &["--as", "local_operator:x", "--agent", "one"],
+            0,
+            "one\tpermitted\trules don't bind it\n",
+        ),
+    ] {
+        let explained = home.run(&[&explain[..], question].concat()).await;
+        assert_eq!(
+            (explained.code, &*explained.out),
+            (Some(code), said),
+            "{question:?}"
+        );
+    }
+    let absent = home.run(&[&explain[..], &["--as", "dave"]].concat()).await;
+    assert!(
+        absent.code == Some(2) && absent.err.contains("no key"),
+        "{absent:?}"
+    );
+
+    let for_all = "[[policy.rules]]\nid = \"all\"\neffect = \"allow\"\n";
+    reloaded(&home, &mut running, &format!("{text}{for_all}")).await;
+    assert_eq!(carol.tools(one).await, ["who", "wait"]);
+    assert_eq!(said(&carol.call(all, "one__who").await), "one");
+    end(running, &home).await;
+}
+
+/// Goal: the examples of docs/policy.md do what the page says. Method: each as a file, and questions about it.
+#[tokio::test]
+async fn examples_of_the_page() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/policy.md"));
+    let page = page.unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    let blocks: Vec<_> = blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect();
+    let [start, payments, developers, clinic, coding] = &blocks[..] else {
+        panic!("five examples")
+    };
+    let home = Home::new();
+    let upstream =
+        |id: &str, more: &str| format!("[[upstream]]\nid = \"{id}\"\ncommand = [\"true\"]\n{more}");
+    let agents: String = ["files", "tickets", "payments-api", "room"]
+        .map(|id| upstream(id, ""))
+        .concat();
+    let agents = agents + &upstream("ward", "class = \"clinical\"\n");
+    let treatment = ["--scope", "purpose:treatment", "--purpose", "treatment"];
+    let [developer, clinician] = ["role:developer", "role:clinician"].map(|role| ["--scope", role]);
+    let on = |agent: &'static str, tool: &'static str| ["--agent", agent, "--tool", tool];
+    for (rules, question, expected) in [
+        (
+            start,
+            [&developer[..], &on("files", "read")].concat(),
+            "permitted\tby the rule developers",
+        ),
+        (
+            start,
+            [&developer[..], &on("files", "delete_all")].concat(),
+            "denied\tby the rule no-deletes",
+        ),
+        (
+            start,
+            [&developer[..], &on("room", "read")].concat(),
+            "denied\tno rule applies",
+        ),
+        (
+            payments,
+            [
+                &on("files", "pay")[..],
+                &[
+                    "--arg",
+                    "amount=100",
+                    "--arg",
+                    "currency=EUR",
+                    "--arg",
+                    "account={\"owner\":\"acme-1\"}",
+                ],
+            ]
+            .concat(),
+            "permitted\tby the rule small-payments",
+        ),
+        (
+            payments,
+            [
+                &on("files", "pay")[..],
+                &[
+                    "--arg",
+                    "amount=101",
+                    "--arg",
+                    "currency=EUR",
+                    "--arg",
+                    "account={\"owner\":\"acme-1\"}",
+                ],
+            ]
+            .concat(),
+            "denied\tno rule applies",
+        ),
+        (
+            developers,
+            [&developer[..], &on("payments-api", "get_bill")].concat(),
+            "permitted\tby the rule everybody-reads",
+        ),
+        (
+            developers,
+            [&developer[..], &on("payments-api", "pay")].concat(),
+            "denied\tno rule applies",
+        ),
+        (
+            developers,
+            [
+                &["--scope", "role:payments"][..],
+                &on("payments-api", "pay"),
+            ]
+            .concat(),
+            "permitted\tby the rule payments-team",
+        ),
+        (
+            developers,
+            [&["--scope", "role:platform"][..], &on("files", "drop_all")].concat(),
+            "denied\tby the rule never",
+        ),
+        (
+            clinic,
+            [&clinician[..], &treatment, &on("ward", "get_patient")].concat(),
+            "permitted\tby the rule treatment",
+        ),
+        (
+            clinic,
+            [&clinician[..], &on("ward", "get_patient")].concat(),
+            "denied\tby the rule no-clinical-data",
+        ),
+        (
+            clinic,
+            [&developer[..], &on("tickets", "list")].concat(),
+            "permitted\tby the rule staff",
+        ),
+        (
+            coding,
+            [&on("files", "write")[..], &["--arg", "path=/code/a"]].concat(),
+            "permitted\tby the rule write-below-code",
+        ),
+        (
+            coding,
+            [&on("files", "write")[..], &["--arg", "path=/etc/a"]].concat(),
+            "denied\tno rule applies",
+        ),
+        (
+            coding,
+            on("room", "send_message").to_vec(),
+            "permitted\tby the rule mail",
+        ),
+    ] {
+        home.write("n.toml", &format!("{NODE}{agents}{rules}"));
+        let explain = [
+            "policy",
+            "explain",
+            "--topology",
+            "n.toml",
+            "--as",
+            "api_key:someone",
+        ];
+        let explained = home.run(&[&explain[..], &question].concat()).await;
+        assert!(
+            explained.out.trim().ends_with(expected),
+            "{question:?} {explained:?}"
+        );
+    }
+}
+
+/// A server with resources, prompts and completions, two of each.
+const SERVER: &str = r#"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
+  case "$line" in
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"open","inputSchema":{"type":"object"}},{"name":"shut","inputSchema":{"type":"object"}},{"name":"callboard.tools.list","inputSchema":{"type":"object"}}]}' ;;
+    *'"method":"tools/call"'*) say "$id" '{"content":[{"type":"text","text":"DONE"}]}' ;;
+    *'"method":"resources/list"'*) say "$id" '{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:shut","name":"s"}]}' ;;
+    *'"method":"resources/read"'*) say "$id" '{"contents":[{"uri":"x:any","text":"DONE"}]}' ;;
+    *'"method":"resources/subscribe"'*) say "$id" '{}' ;;
+    *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"open"},{"name":"shut"}]}' ;;
+    *'"method":"prompts/get"'*) say "$id" '{"messages":[{"role":"user","content":{"type":"text","text":"DONE"}}]}' ;;
+    *'"method":"completion/complete"'*) say "$id" '{"completion":{"values":["DONE"]}}' ;;
+    *'"method":"notifications/'*) ;;
+    *) say "$id" '{"DONE":true}' ;;
+  esac
+done
+"#;
+
+/// Goal: whatever else a request says, nothing that the rules deny is read, called, completed or watched, and what
+/// they permit is. Method: a server that answers everything, alone and as a part of all agents; each method for
+/// what is permitted and what isn't, with further members by which it could be taken for something else.
+#[tokio::test]
+async fn requests_cannot_hide_what_they_use() {
+    let home = Home::new();
+    let alice = Caller::new(&home, "alice", &[]).await;
+    let script = home.write("rich.sh", SERVER);
+    let rules = "[[policy.rules]]\nid = \"shut\"\neffect = \"deny\"\ntools = [\"shut\"]\nresources = [\"x:shut\"]\nprompts = [\"shut\"]\n\
+                 [[policy.rules]]\nid = \"open\"\neffect = \"allow\"\ntools = [\"*\"]\nresources = [\"x:open\"]\nprompts = [\"open\"]\n";
+    let upstream = |id: &str| {
+        format!("[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\n")
+    };
+    let agents = upstream("one") + &upstream("two");
+    let text = format!("{NODE}{agents}{MCP}keys = \"keys.toml\"\n{rules}");
+    let (running, listening) = started(&home, &text).await;
+    let [all, one] = ["/mcp", "/one/mcp"].map(|end| url(&listening, end));
+    let prompt = |name: &str| json!({ "type": "ref/prompt", "name": name });
+    let argument = json!({ "name": "a", "value": "" });
+    for (url, prefix) in [(one, ""), (all, "one__")] {
+        assert!(
+            !alice
+                .tools(url)
+                .await
+                .iter()
+                .any(|name| name.contains("shut") || name.contains("callboard"))
+        );
+        let named = |name: &str| format!("{prefix}{name}");
+        for (method, params) in [
+            (
+                "tools/call",
+                json!({ "name": named("open"), "arguments": {} }),
+            ),
+            ("resources/read", json!({ "uri": "x:open" })),
+            ("prompts/get", json!({ "name": named("open") })),
+            (
+                "completion/complete",
+                json!({ "ref": prompt(&named("open")), "argument": argument }),
+            ),
+        ] {
+            let answer = alice.mcp(url, method, params).await;
+            assert!(answer.to_string().contains("DONE"), "{method} {answer}");
+        }
+        for (method, params) in [
+            (
+                "tools/call",
+                json!({ "name": named("shut"), "arguments": {} }),
+            ),
+            (
+                "tools/call",
+                json!({ "name": named("shut"), "arguments": {}, "uri": 1 }),
+            ),
+            (
+                "tools/call",
+                json!({ "name": named("callboard.tools.list"), "arguments": {} }),
+            ),
+            (
+                "tools/call",
+                json!({ "name": "callboard.forward", "arguments": { "method": "tools/call", "params": { "name": "shut" } } }),
+            ),
+            ("resources/read", json!({ "uri": "x:shut" })),
+            ("resources/read", json!({ "uri": "x:shut", "name": 1 })),
+            ("resources/read", json!({ "uri": "x:other" })),
+            ("prompts/get", json!({ "name": named("shut") })),
+            ("prompts/get", json!({ "name": named("shut"), "uri": 1 })),
+            (
+                "completion/complete",
+                json!({ "ref": prompt(&named("shut")), "argument": argument }),
+            ),
+            (
+                "completion/complete",
+                json!({ "ref": { "type": "ref/resource", "uri": "x:shut" }, "argument": argument }),
+            ),
+            (
+                "completion/complete",
+                json!({ "ref": { "type": "ref/resource", "uri": "x:shut", "name": named("open") }, "argument": argument }),
+            ),
+        ] {
+            let answer = alice.mcp(url, method, params.clone()).await;
+            assert!(is_refused(&answer), "{method} {params} {answer}");
+            assert!(!answer.to_string().contains("DONE"), "{answer}");
+        }
+        for method in ["resources/list", "prompts/list"] {
+            let listed = alice.mcp(url, method, json!({})).await.to_string();
+            assert!(
+                listed.contains("open") && !listed.contains("shut"),
+                "{listed}"
+            );
+        }
+    }
+    end(running, &home).await;
+}
