@@ -65,7 +65,7 @@ pub use mail::{
 pub use policy::access::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessDecision,
     AccessEffect, AccessItem, AccessRule, AccessRuleError, AccessRules, AccessTarget,
-    ArgumentCondition,
+    ArgumentCondition, has_ambiguous_names,
 };
 pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
 pub use policy::rate_limit::{NamePatterns, RateLimit, ToolRateLimit};

@@ -49,8 +49,21 @@ impl ResourceRouter {
         let (at, read) = self
             .ask_owner::<ReadResource>(&uri, MemberState::handles::<ReadResource>, params, cx)
             .await?;
-        self.index.remember_read(uri, at);
+        // What another caller may read at its owner stays there.
+        if self
+            .index
+            .owner(&uri)
+            .is_none_or(|owner| self.is_permitted(owner, &uri, cx))
+        {
+            self.index.remember_read(uri, at);
+        }
         Ok(ReadResourceResult(read))
+    }
+
+    /// Returns whether the caller of `cx` may use a resource of the member with index `at`.
+    fn is_permitted(&self, at: usize, own: &str, cx: &Context) -> bool {
+        let member = self.members.get(at);
+        member.is_some_and(|it| it.is_permitted(AccessItem::Resource(own.into()), cx))
     }
 
     /// Gives the contents that the member with index `member` returned for its resource `own` the
@@ -115,10 +128,10 @@ impl ResourceRouter {
         let uri = text_param(&params, "uri")?;
         let alias = self.index.resolve_alias(&uri);
         let own = alias.map_or(&*uri, |(_, own)| own);
-        let owner = alias.map_or_else(|| self.index.owner(&uri), |(at, _)| Some(at));
-        let is_permitted = |at: usize| {
-            let member = self.members.get(at);
-            member.is_some_and(|it| it.is_permitted(AccessItem::Resource(own.into()), cx))
+        let is_permitted = |at: usize| self.is_permitted(at, own, cx);
+        let owner = match alias {
+            Some((at, _)) => Some(at),
+            None => self.index.owner(&uri).filter(|at| is_permitted(*at)),
         };
         let may_watch = match owner {
             Some(at) => is_permitted(at),

@@ -245,7 +245,7 @@ impl AgentRef {
 
     /// Returns true if the agent checks rights itself
     /// ([`AgentProfile::authorizes_itself`](crate::AgentProfile::authorizes_itself)).
-    pub(crate) fn authorizes_itself(&self) -> bool {
+    pub fn authorizes_itself(&self) -> bool {
         self.0.authorizes_itself()
     }
 

@@ -2,7 +2,7 @@
 
 mod tool_screening;
 
-use callboard_message::capabilities::ListTools;
+use callboard_message::capabilities::{CallTool, ListTools};
 use callboard_message::{CallId, Failure, Message, RawMessage, RawObject, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
@@ -11,6 +11,7 @@ pub use crate::policy::AWAY_META_KEY;
 pub use tool_screening::{REMOTE_TOOL_NAME_CHARS_MAX, is_confusable};
 
 use crate::agent::context::Context;
+use crate::policy::access::has_ambiguous_names;
 use crate::policy::rate_limit::tool_name;
 use crate::policy::{Direction, PolicyRequest};
 
@@ -39,9 +40,16 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     let pins = policy.tool_pins();
     let is_pinned = pins.has(server);
     if is_pinned && let Some(tool) = tool_name(&request) {
-        let checked = pins
-            .check_call(&*cx.system().store().kv, server, &tool)
-            .await;
+        let is_call = name == CallTool::NAME;
+        let checked = match is_call && has_ambiguous_names(&message.payload) {
+            true => Err(Failure::invalid(
+                "a member's name is that of another one but for its case: leave it out",
+            )),
+            false => {
+                let store = &*cx.system().store().kv;
+                pins.check_call(store, server, &tool).await
+            }
+        };
         if let Err(failure) = checked {
             policy.tell_rejected(None, request, &failure).await;
             return Err(failure);

@@ -192,13 +192,17 @@ pub struct ToolPins {
 /// Pins of one server.
 struct ServerPins {
     mode: PinMode,
-    known: tokio::sync::Mutex<Option<(Instant, Arc<KnownPins>)>>,
+    /// Lock of the page that is being screened.
+    screening: tokio::sync::Mutex<()>,
+    /// Pins and the time at which they were read.
+    known: Mutex<Option<(Instant, Arc<KnownPins>)>>,
 }
 
 /// Pins as they were read.
 #[derive(Default)]
 struct KnownPins {
-    first_list: Option<FirstList>,
+    /// Progress of the first list, and version of its entry.
+    first_list: Option<(FirstList, u64)>,
     /// Pin and version of its entry, by the tool's name.
     tools: HashMap<String, (PinnedTool, u64)>,
 }
@@ -214,7 +218,10 @@ impl KnownPins {
             first_list: entries
                 .iter()
                 .find(|entry| entry.key == FIRST_LIST_KEY)
-                .and_then(|entry| serde_json::from_str(entry.body.to_raw().get()).ok()),
+                .and_then(|entry| {
+                    let first = serde_json::from_str(entry.body.to_raw().get()).ok()?;
+                    Some((first, entry.version))
+                }),
             tools: tools.collect(),
         })
     }
@@ -232,7 +239,8 @@ impl ToolPins {
                 let pins = same.cloned().unwrap_or_else(|| {
                     Arc::new(ServerPins {
                         mode,
-                        known: tokio::sync::Mutex::default(),
+                        screening: tokio::sync::Mutex::default(),
+                        known: Mutex::default(),
                     })
                 });
                 (server, pins)
@@ -296,10 +304,12 @@ impl ToolPins {
         let mut list = RawObject::parse(&page).map_err(unavailable)?;
         let tools: Vec<Box<RawValue>> = list.read("tools").unwrap_or_default();
         // One page at a time, so that two first lists don't pin different tools.
-        let mut guard = pins.known.lock().await;
+        let _screening = pins.screening.lock().await;
         let mut known = KnownPins::read(store, server).await.map_err(unavailable)?;
-        let is_first =
-            pins.mode == PinMode::TrustFirst && known.is_of_first_list(cursor.as_deref());
+        let is_first = pins.mode == PinMode::TrustFirst
+            && !tools.is_empty()
+            && known.is_of_first_list(cursor.as_deref())
+            && known.claim_first_list(store, server, &list).await;
         let (mut kept, mut removed) = (Vec::with_capacity(tools.len()), Vec::new());
         for tool in &tools {
             let definition: Value = serde_json::from_str(tool.get()).unwrap_or_default();
@@ -336,17 +346,7 @@ impl ToolPins {
                 false => removed.push(name),
             }
         }
-        if is_first && !known.tools.is_empty() {
-            let next = list.text("nextCursor").filter(|next| !next.is_empty());
-            let first = FirstList {
-                began: known.first_list.as_ref().map_or_else(unix_s, |it| it.began),
-                is_complete: next.is_none(),
-                next,
-            };
-            first.write(store, server).await.map_err(unavailable)?;
-            known.first_list = Some(first);
-        }
-        *guard = Some((Instant::now(), Arc::new(known)));
+        *pins.known.lock() = Some((Instant::now(), Arc::new(known)));
         if kept.len() < tools.len() {
             list.set("tools", kept);
             return Ok((list.to_raw(), removed));
@@ -367,11 +367,18 @@ struct FirstList {
 }
 
 impl FirstList {
-    async fn write(&self, store: &dyn KvStore, server: &str) -> Result<u64, KvError> {
+    async fn write(
+        &self,
+        store: &dyn KvStore,
+        server: &str,
+        expected: u64,
+    ) -> Result<u64, KvError> {
         let body = serde_json::value::to_raw_value(self).ok();
         let body = body.and_then(|body| RawObject::parse(&body).ok());
         let body = body.unwrap_or_default();
-        store.put(&space(server), FIRST_LIST_KEY, body, None).await
+        store
+            .put(&space(server), FIRST_LIST_KEY, body, Some(expected))
+            .await
     }
 }
 
@@ -381,10 +388,38 @@ fn unix_s() -> u64 {
 }
 
 impl KnownPins {
+    /// Records the progress of the first list by this page of it. Returns whether that worked: another node may
+    /// have read the first list meanwhile.
+    async fn claim_first_list(
+        &mut self,
+        store: &dyn KvStore,
+        server: &str,
+        page: &RawObject,
+    ) -> bool {
+        let next = page.text("nextCursor").filter(|next| !next.is_empty());
+        let before = self.first_list.as_ref();
+        let first = FirstList {
+            began: before.map_or_else(unix_s, |(first, _)| first.began),
+            is_complete: next.is_none(),
+            next,
+        };
+        let expected = before.map_or(0, |(_, version)| *version);
+        match first.write(store, server, expected).await {
+            Ok(version) => {
+                self.first_list = Some((first, version));
+                true
+            }
+            Err(error) => {
+                callboard_message::log::warn!(by: server, server, %error, "failed to begin the first list of a server's tools, which wait");
+                false
+            }
+        }
+    }
+
     /// Returns whether the page after `cursor` belongs to the first list: it begins with a request without a
     /// cursor, and goes on by the cursors of its own pages, for [`FIRST_LIST_TIME_MAX`].
     fn is_of_first_list(&self, cursor: Option<&str>) -> bool {
-        let Some(first) = &self.first_list else {
+        let Some((first, _)) = &self.first_list else {
             return cursor.is_none();
         };
         let age = Duration::from_secs(unix_s().saturating_sub(first.began));
@@ -422,15 +457,15 @@ impl KnownPins {
 impl ServerPins {
     /// Returns the pins, which are read again if they are too old.
     async fn current(&self, store: &dyn KvStore, server: &str) -> Result<Arc<KnownPins>, Failure> {
-        let mut known = self.known.lock().await;
-        if let Some((read, pins)) = &*known
+        let known = self.known.lock().clone();
+        if let Some((read, pins)) = known
             && read.elapsed() < PINS_AGE_MAX
         {
-            return Ok(pins.clone());
+            return Ok(pins);
         }
         let pins = KnownPins::read(store, server).await.map_err(unavailable)?;
         let pins = Arc::new(pins);
-        *known = Some((Instant::now(), pins.clone()));
+        *self.known.lock() = Some((Instant::now(), pins.clone()));
         Ok(pins)
     }
 }

@@ -213,11 +213,7 @@ impl AgentCards {
     }
 
     async fn build_card(&self, who: &RequestContext) -> Result<AgentCard, A2aError> {
-        let skills = match self.calls.visible_skills(who.call_context()).await {
-            // The card still tells where and how the agent is reached.
-            Err(denied) if denied.kind == ErrorKind::Denied => Arc::default(),
-            skills => skills?,
-        };
+        let skills = self.calls.visible_skills(who.call_context()).await?;
         Ok(agent_card(&self.options, &skills, &self.description.read()))
     }
 

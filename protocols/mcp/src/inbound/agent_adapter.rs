@@ -18,7 +18,9 @@ use callboard_message::capabilities::{
 use callboard_message::json::raw_from_written;
 use callboard_message::{Failure, FailureKind, Message, Principal, RawMessage, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AccessItem, AgentRef, CallContext, OnRestart, inbound_policy};
+use callboard_runtime::{
+    AccessItem, AgentRef, CallContext, OnRestart, has_ambiguous_names, inbound_policy,
+};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
@@ -267,6 +269,7 @@ impl AgentAdapter {
             return ready(Err(unknown)).boxed();
         }
         Box::pin(async move {
+            let call = with_purpose(&request.params, call)?;
             let params = strip_hop_params(&request.params, &call.principal)?;
             let body = RawObject::single("method", &request.name).with("params", params);
             let asked = self.ask(ForwardRequest::NAME, body.to_raw(), call).await;
@@ -348,10 +351,18 @@ impl AgentAdapter {
                 Some(arguments) => Cow::Borrowed(arguments),
                 None => Cow::Owned(raw_from_written("{}".into())),
             };
-            if name.starts_with(RESERVED_PREFIX) {
+            // Rules would take it for a message of the runtime. An aggregate judges the names of its members.
+            if name.starts_with(RESERVED_PREFIX) && !self.agent.authorizes_itself() {
                 return Err(invalid(&format!("unknown tool: {}", printable_name(&name))));
             }
             let call = with_purpose(params, call)?;
+            if inbound_policy::binds(&self.agent, &call.principal)
+                && params.raw().is_some_and(has_ambiguous_names)
+            {
+                return Err(invalid(
+                    "a member's name is that of another one but for its case: leave it out",
+                ));
+            }
             let tool = match self.handles_message(CallTool::NAME) {
                 true => None,
                 false => {

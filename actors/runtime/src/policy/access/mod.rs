@@ -19,7 +19,7 @@ pub use rule::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessEffect, AccessRule,
     AccessRuleError, ArgumentCondition,
 };
-pub use target::{AccessItem, AccessTarget};
+pub use target::{AccessItem, AccessTarget, has_ambiguous_names};
 
 use super::audit_policy::DataClassLookup;
 use super::{AWAY_META_KEY, ItemList, PolicyChain, PolicyRequest, RULES_MEMBER};
@@ -192,7 +192,7 @@ impl PolicyChain {
                 rules.check(request.principal, &AccessTarget { agent, item })
             }
             None => Err(Failure::invalid(
-                "the message must name what it uses: `name`, `uri` or `method` as a text, or `ref` with its `type` and only the member for it",
+                "the message must name what it uses: `name`, `uri` or `method` as a text, or `ref` with its `type` and only the member for it, and nothing by names in another case",
             )),
         };
         if let Err(failure) = &checked {

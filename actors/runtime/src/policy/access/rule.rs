@@ -1,12 +1,12 @@
 //! Rules about who may use what, as they are written.
 
-use callboard_message::{DataClass, Principal};
+use callboard_message::{DataClass, Principal, PrincipalKind};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wildmatch::WildMatch;
 
-use super::target::{AccessItem, AccessTarget};
+use super::target::{AccessItem, AccessTarget, is_similar};
 
 /// Maximum number of rules of one node. More are an error at start.
 pub const ACCESS_RULES_MAX: usize = 1_000;
@@ -50,7 +50,7 @@ pub struct AccessRule {
     /// Data classes of agents.
     #[serde(default)]
     pub classes: Vec<DataClass>,
-    /// Names of tools, skills and messages, or of agent and tool, such as `files.read_*`.
+    /// Names of tools, skills and messages, or with a dot of agent and tool, such as `files.read_*`.
     #[serde(default)]
     pub tools: Vec<String>,
     /// URIs of resources.
@@ -190,14 +190,14 @@ impl From<AccessRule> for CompiledRule {
         Self {
             id: rule.id,
             effect: rule.effect,
-            principals: Patterns::new(&rule.principals),
-            scopes: Patterns::new(&rule.scopes),
+            principals: Patterns::new(&rule.principals, names_kind),
+            scopes: Patterns::new(&rule.scopes, |_| false),
             purposes: rule.purposes,
-            agents: Patterns::new(&rule.agents),
+            agents: Patterns::new(&rule.agents, |_| false),
             classes: rule.classes,
-            tools: Patterns::new(&rule.tools),
-            resources: Patterns::new(&rule.resources),
-            prompts: Patterns::new(&rule.prompts),
+            tools: Patterns::new(&rule.tools, |entry| entry.contains('.')),
+            resources: Patterns::new(&rule.resources, |_| false),
+            prompts: Patterns::new(&rule.prompts, |_| false),
             when: when.collect(),
         }
     }
@@ -212,19 +212,16 @@ impl CompiledRule {
         class: impl Fn() -> DataClass,
     ) -> bool {
         self.is_about(principal)
-            && self.agents.match_or_empty(&[target.agent])
+            && (self.agents.is_empty() || self.agents.has_plain(target.agent))
             && (self.classes.is_empty() || self.classes.contains(&class()))
             && self.covers(target)
     }
 
     fn is_about(&self, principal: &Principal) -> bool {
         let by_kind = || format!("{}:{}", principal.kind, principal.id);
-        let is_named = self.principals.is_empty()
-            || self.principals.match_any(&[&principal.id])
-            || self.principals.match_any(&[&by_kind()]);
-        let scopes = || principal.scopes.iter().map(String::as_str);
-        let has_scope =
-            self.scopes.is_empty() || scopes().any(|scope| self.scopes.match_any(&[scope]));
+        let is_named = self.principals.is_empty() || self.principals.has(&principal.id, by_kind);
+        let mut scopes = principal.scopes.iter();
+        let has_scope = self.scopes.is_empty() || scopes.any(|scope| self.scopes.has_plain(scope));
         let is_for_purpose = self.purposes.is_empty()
             || principal.purpose.as_ref().is_some_and(|stated| {
                 self.purposes.contains(stated) && principal.may_claim_purpose(stated)
@@ -246,9 +243,7 @@ impl CompiledRule {
             AccessItem::Agent => is_allowed || self.is_about_all() && self.when.is_empty(),
             AccessItem::Tool { name, arguments } => {
                 let joined = || format!("{}.{name}", target.agent);
-                let is_named = self.is_about_all()
-                    || self.tools.match_any(&[name])
-                    || self.tools.match_any(&[&joined()]);
+                let is_named = self.is_about_all() || self.tools.has(name, joined);
                 is_named
                     && match arguments {
                         _ if self.when.is_empty() => true,
@@ -258,21 +253,22 @@ impl CompiledRule {
                     }
             }
             AccessItem::Resource(uri) => {
-                self.when.is_empty() && (self.is_about_all() || self.resources.match_any(&[uri]))
+                self.when.is_empty() && (self.is_about_all() || self.resources.has_plain(uri))
             }
             AccessItem::Prompt(name) => {
-                self.when.is_empty() && (self.is_about_all() || self.prompts.match_any(&[name]))
+                self.when.is_empty() && (self.is_about_all() || self.prompts.has_plain(name))
             }
         }
     }
 
-    /// Returns whether all conditions hold. If that is doubtful, because the arguments can't be read or have a
-    /// name twice but for its case, they hold for a rule that denies.
+    /// Returns whether all conditions hold. If that is doubtful, because the arguments aren't known or have a name
+    /// twice but for its case, they hold for a rule that denies.
     fn hold_conditions(&self, arguments: &RawValue) -> bool {
         let in_doubt = self.effect == AccessEffect::Deny;
-        let Ok(arguments) = serde_json::from_str::<Value>(arguments.get()) else {
+        let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
+        if !arguments.is_object() {
             return in_doubt;
-        };
+        }
         self.when.iter().all(|(condition, pattern)| {
             let mut value = &arguments;
             for name in condition.argument.split('.') {
@@ -306,12 +302,8 @@ impl ArgumentCondition {
 
 /// Returns whether an object has a name that is `name` but for its case. Some receivers take it for that.
 fn has_similar(object: &Value, name: &str) -> bool {
-    let Some(members) = object.as_object() else {
-        return false;
-    };
-    let folded = name.to_lowercase();
-    let mut names = members.keys();
-    names.any(|other| other != name && other.to_lowercase() == folded)
+    let members = object.as_object();
+    members.is_some_and(|members| members.keys().any(|other| is_similar(other, name)))
 }
 
 /// Returns whether two values are equal. Numbers are compared by value: `1` is `1.0`.
@@ -322,25 +314,52 @@ fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Names and patterns of a list.
-#[derive(Debug)]
-struct Patterns(Vec<WildMatch>);
+/// Names and patterns of a list. Those that name more than the item itself, such as its agent, are compared
+/// in that form alone: a part of one can't be taken for another.
+#[derive(Debug, Default)]
+struct Patterns {
+    plain: Vec<WildMatch>,
+    /// Entries of a longer form.
+    qualified: Vec<WildMatch>,
+}
 
 impl Patterns {
-    fn new(entries: &[String]) -> Self {
-        Self(entries.iter().map(|entry| WildMatch::new(entry)).collect())
+    fn new(entries: &[String], is_qualified: impl Fn(&str) -> bool) -> Self {
+        let mut patterns = Self::default();
+        for entry in entries {
+            let list = match is_qualified(entry) {
+                true => &mut patterns.qualified,
+                false => &mut patterns.plain,
+            };
+            list.push(WildMatch::new(entry));
+        }
+        patterns
     }
 
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.plain.is_empty() && self.qualified.is_empty()
     }
 
-    fn match_any(&self, names: &[&str]) -> bool {
-        let mut patterns = self.0.iter();
-        patterns.any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    /// Returns whether an entry matches `name`, or one of the longer form what `qualified` returns.
+    fn has(&self, name: &str, qualified: impl FnOnce() -> String) -> bool {
+        if self.plain.iter().any(|pattern| pattern.matches(name)) {
+            return true;
+        }
+        if self.qualified.is_empty() {
+            return false;
+        }
+        let qualified = qualified();
+        let mut patterns = self.qualified.iter();
+        patterns.any(|pattern| pattern.matches(&qualified))
     }
 
-    fn match_or_empty(&self, names: &[&str]) -> bool {
-        self.is_empty() || self.match_any(names)
+    fn has_plain(&self, name: &str) -> bool {
+        self.plain.iter().any(|pattern| pattern.matches(name))
     }
+}
+
+/// Returns whether an entry about principals names their kind.
+fn names_kind(entry: &str) -> bool {
+    let kind = entry.split_once(':').map(|(kind, _)| kind);
+    kind.is_some_and(|kind| PrincipalKind::parse(kind).is_some())
 }

@@ -1,14 +1,18 @@
 //! Targets of rules: an agent, or a tool, resource or prompt of it, which a message uses.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use callboard_message::capabilities::{
     CallTool, CompleteArgument, DescribeAgent, ForwardRequest, GetPrompt, ListPrompts,
     ListResourceTemplates, ListResources, ListTools, RESERVED_PREFIX, ReadResource,
-    SubscribeResource, UnsubscribeResource,
+    SOURCE_MESSAGE_META_KEY, SubscribeResource, UnsubscribeResource,
 };
+use callboard_message::json::raw_from_written;
 use callboard_message::{Message, RawObject};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// Target of a rule: what a principal wants to use.
@@ -54,11 +58,36 @@ struct Named<'a> {
     kind: Option<&'a RawValue>,
     #[serde(borrow, rename = "ref")]
     about: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+/// Names of the members by which a message names what it uses.
+const NAMES: [&str; 6] = ["name", "uri", "arguments", "method", "type", "ref"];
+/// Arguments of a call without any.
+static NO_ARGUMENTS: LazyLock<Box<RawValue>> = LazyLock::new(|| raw_from_written("{}".to_owned()));
+
+/// Returns whether two different names are the same but for their case.
+pub(super) fn is_similar(one: &str, other: &str) -> bool {
+    let is_folded =
+        || one.to_lowercase() == other.to_lowercase() || one.to_uppercase() == other.to_uppercase();
+    one != other && is_folded()
+}
+
+/// Returns whether an object has a member that some receivers take for one by which a message names what it
+/// uses: its name differs in its case only.
+pub fn has_ambiguous_names(object: &RawValue) -> bool {
+    let members: HashMap<String, IgnoredAny> =
+        serde_json::from_str(object.get()).unwrap_or_default();
+    let mut names = members.keys();
+    names.any(|name| NAMES.iter().any(|known| is_similar(name, known)))
 }
 
 impl<'a> Named<'a> {
+    /// Reads an object; `None` if it isn't one, or has ambiguous names.
     fn read(payload: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(payload.get()).ok()
+        let named = serde_json::from_str(payload.get()).ok();
+        named.filter(|_| !has_ambiguous_names(payload))
     }
 }
 
@@ -77,9 +106,15 @@ impl<'a> AccessItem<'a> {
         match message {
             CallTool::NAME => {
                 let call = Named::read(payload)?;
+                let meta = call.meta.and_then(|meta| RawObject::parse(meta).ok());
+                let arguments = match meta.is_some_and(|meta| meta.has(SOURCE_MESSAGE_META_KEY)) {
+                    // They are in the message, and only its receiver reads them.
+                    true => RawValue::NULL,
+                    false => call.arguments.unwrap_or(&NO_ARGUMENTS),
+                };
                 text(call.name).map(|name| Self::Tool {
                     name,
-                    arguments: Some(call.arguments.unwrap_or(RawValue::NULL)),
+                    arguments: Some(arguments),
                 })
             }
             GetPrompt::NAME => text(Named::read(payload)?.name).map(Self::Prompt),

@@ -162,6 +162,52 @@ fn first_rule_that_applies() {
             (ListTools::NAME, json!({})),
             "!no-mallory",
         ),
+        // An entry without a dot is about the tool alone, one with a dot about its agent too.
+        (
+            &robot,
+            "list",
+            (CallTool::NAME, json!({ "name": "wipe" })),
+            "!",
+        ),
+        (
+            &robot,
+            "evil",
+            (CallTool::NAME, json!({ "name": "files.read" })),
+            "!",
+        ),
+        (
+            &key("token:corp.x", &[]),
+            "other",
+            (CallTool::NAME, json!({ "name": "list" })),
+            "!",
+        ),
+        (
+            &admin,
+            "files",
+            (
+                CallTool::NAME,
+                json!({ "name": "read", "NAME": "write_all" }),
+            ),
+            "?",
+        ),
+        (
+            &admin,
+            "files",
+            (
+                CallTool::NAME,
+                json!({ "name": "read", "argument\u{17f}": {} }),
+            ),
+            "?",
+        ),
+        (
+            &reader,
+            "files",
+            (
+                ReadResource::NAME,
+                json!({ "uri": "file:///public/a", "URI": "x" }),
+            ),
+            "?",
+        ),
         // Members of another type, or beside the one that counts, hide nothing.
         (
             &admin,
@@ -265,11 +311,6 @@ fn conditions_on_arguments() {
             false,
         ),
         (
-            json!({ "argument": "path", "equals": "/tmp" }),
-            json!(null),
-            false,
-        ),
-        (
             json!({ "argument": "n", "equals": 1 }),
             json!({ "n": 1.0 }),
             true,
@@ -355,6 +396,18 @@ fn conditions_on_arguments() {
         assert_eq!(found, expected, "{condition} {arguments}");
         let found = decided(&rules, &key("a", &[]), "x", "t", arguments);
         assert_eq!(found, expected, "{condition}");
+    }
+    // Arguments that aren't known may be any.
+    for (effect, expected) in [("allow", "!"), ("deny", "!r")] {
+        let rules = rules(
+            json!([{ "id": "r", "effect": effect, "when": [{ "argument": "a", "equals": 1 }] }]),
+        );
+        let found = decided(&rules, &key("a", &[]), "x", "t", Value::Null);
+        assert_eq!(found, expected);
+        let message =
+            json!({ "name": "t", "arguments": { "a": 1 }, "_meta": { "callboard/said": {} } });
+        let found = decided(&rules, &key("a", &[]), "x", CallTool::NAME, message);
+        assert_eq!(found, expected);
     }
     let written = |effect: &str| {
         rules(

@@ -173,6 +173,10 @@ impl A2aTaskService {
         call: CallContext,
     ) -> Result<Arc<SkillSet>, A2aError> {
         let callee = self.served_agent();
+        // The card still tells where and how the agent is reached.
+        if !callee.is_permitted(&call) {
+            return Ok(Arc::default());
+        }
         let call = callee.authorize_listing(call).await?;
         Ok(callee.skills(call).await?)
     }

@@ -46,13 +46,7 @@ pub(super) fn select_skill(
         SKILL_NAMES.iter().find_map(|name| metadata.text(name))
     };
     let wanted = named(&message.metadata).or_else(|| named(&request.metadata));
-    let is_permitted = |metadata: &Option<RawObject>| {
-        let names = SKILL_NAMES.iter();
-        let mut named = names.filter_map(|name| metadata.as_ref()?.text(name));
-        named.all(|name| skills.get(&name).is_some())
-    };
-    if skills.is_restricted && !(is_permitted(&message.metadata) && is_permitted(&request.metadata))
-    {
+    if names_withheld(skills, request) {
         return Err(unknown_skill_error(
             skills,
             "there is no skill of that name",
@@ -97,6 +91,29 @@ pub(super) fn select_skill(
         }
     };
     call_selection(skill, request)
+}
+
+/// Returns whether a message names a skill that is kept back, or in its metadata one that isn't there while some
+/// are kept back: the agent may know it by another name. The message could be passed on as a whole.
+fn names_withheld(skills: &SkillSet, request: &SendMessageRequest) -> bool {
+    if skills.withheld.is_empty() {
+        return false;
+    }
+    let metadata = [&request.message.metadata, &request.metadata];
+    let mut named = metadata.into_iter().flatten().flat_map(|metadata| {
+        let names = SKILL_NAMES.iter();
+        names.filter_map(|name| metadata.text(name))
+    });
+    let mut parts = request.message.parts.iter().filter_map(Part::as_data);
+    named.any(|name| skills.get(&name).is_none())
+        || parts.any(|data| {
+            let data = RawObject::parse(data).unwrap_or_default();
+            let mut names = SKILL_NAMES.iter().chain(&CALL_NAMES);
+            names.any(|name| {
+                let named = data.text(name);
+                named.is_some_and(|named| skills.withheld.contains(&named))
+            })
+        })
 }
 
 /// Selects `skill`, with the whole message if its agent takes parts, else with arguments built from

@@ -62,8 +62,8 @@ pub(crate) struct SkillSet {
     pub(crate) all: Vec<Skill>,
     /// Whether the agent also handles [`Converse`], that is, accepts messages that name no skill.
     pub(crate) accepts_messages: bool,
-    /// Whether the rules keep others back, so that a skill that isn't there can't be asked for by a message.
-    pub(crate) is_restricted: bool,
+    /// Names of the skills that the rules keep back from the caller.
+    pub(crate) withheld: Vec<String>,
 }
 
 /// A skill of an agent: a message type or a tool.
@@ -191,7 +191,7 @@ impl ServedAgent {
             own: Arc::new(SkillSet {
                 all,
                 accepts_messages: converse.is_some(),
-                is_restricted: false,
+                withheld: Vec::new(),
             }),
             converse: converse.unwrap_or(OnRestart::Fail),
             agent,
@@ -222,7 +222,7 @@ impl ServedAgent {
         let skills = Arc::new(SkillSet {
             all,
             accepts_messages: self.own.accepts_messages,
-            is_restricted: false,
+            withheld: Vec::new(),
         });
         *known = Some((Instant::now(), skills.clone()));
         Ok(skills)
@@ -238,11 +238,18 @@ impl ServedAgent {
             let item = AccessItem::tool(name);
             inbound_policy::may_use(&self.agent, &self.name, &call.principal, item)
         };
-        all.retain(|skill| may_use(&skill.spec.name));
+        let mut withheld = Vec::new();
+        all.retain(|skill| {
+            let is_permitted = may_use(&skill.spec.name);
+            if !is_permitted {
+                withheld.push(skill.spec.name.clone());
+            }
+            is_permitted
+        });
         Ok(SkillSet {
             all,
             accepts_messages: self.own.accepts_messages && may_use(CONVERSE),
-            is_restricted: true,
+            withheld,
         })
     }
 
@@ -323,14 +330,18 @@ impl ServedAgent {
             .map_or(OnRestart::Fail, |skill| OnRestart::from_spec(&skill.spec))
     }
 
+    /// Returns whether the rules permit the call's principal something of the agent.
+    pub(super) fn is_permitted(&self, call: &CallContext) -> bool {
+        inbound_policy::may_use(&self.agent, &self.name, &call.principal, AccessItem::Agent)
+    }
+
     /// Checks that the policy allows the call's principal to list the skills, and returns the call.
     pub(super) async fn authorize_listing(
         &self,
         call: CallContext,
     ) -> Result<CallContext, Failure> {
         // Whoever reads a card isn't recorded for what it lacks.
-        let item = AccessItem::Agent;
-        if !inbound_policy::may_use(&self.agent, &self.name, &call.principal, item) {
+        if !self.is_permitted(&call) {
             return Err(Failure::denied(
                 "the rules of this node don't permit you this agent",
             ));

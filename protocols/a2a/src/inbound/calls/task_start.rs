@@ -130,7 +130,12 @@ impl A2aTaskService {
             .with_references(who, called, &references, &picked.arguments)
             .await?;
         let arguments = told.as_deref().unwrap_or(&picked.arguments);
-        let call = callee.authorize(&picked.skill, arguments, call).await?;
+        // Of a message, only the agent reads the arguments.
+        let judged = match picked.is_message {
+            true => RawValue::NULL,
+            false => arguments,
+        };
+        let call = callee.authorize(&picked.skill, judged, call).await?;
         // Content of referenced tasks isn't included: it may change later while the message stays
         // the same.
         let mut kept = Some(self.stored_request(&request, &picked));

@@ -56,7 +56,7 @@ fn of(all: Vec<Skill>) -> SkillSet {
     SkillSet {
         all,
         accepts_messages: false,
-        is_restricted: false,
+        withheld: Vec::new(),
     }
 }
 
@@ -242,7 +242,7 @@ fn skills_that_are_kept_back() {
     let restricted = SkillSet {
         all: vec![echo()],
         accepts_messages: true,
-        is_restricted: true,
+        withheld: vec!["wipe".to_owned()],
     };
     let picked = |metadata: Value| {
         let mut request = request(message("m1", vec![Part::text("x")]));
@@ -255,6 +255,10 @@ fn skills_that_are_kept_back() {
     assert_eq!(picked(json!({ "skill": "echo" })), Ok("echo".to_owned()));
     let converse = "callboard.converse".to_owned();
     assert_eq!(picked(json!({})), Ok(converse));
+    let named = Part::data(to_raw_value(&json!({ "skill": "wipe", "arguments": {} })).unwrap());
+    let request = request(message("m1", vec![named]));
+    let refused = select_skill(&restricted, &request).map(|picked| picked.skill);
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidParams);
     for metadata in [
         json!({ "skill": "wipe" }),
         json!({ "skill": "echo", "skillId": "wipe" }),
@@ -272,7 +276,7 @@ fn conversations() {
     let talks = SkillSet {
         all: vec![echo()],
         accepts_messages: true,
-        is_restricted: false,
+        withheld: Vec::new(),
     };
     let html = || {
         vec![Part {
