@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kit::gateway::{
-    A2A, MCP, NODE, answer, end, is_refused, reloaded, said, script, started,
+    A2A, MCP, NODE, answer, end, is_refused, reloaded, said, script, server, started,
 };
 use crate::kit::{Home, a2a, mcp};
 
@@ -358,12 +358,8 @@ async fn examples_of_the_page() {
     }
 }
 
-/// A server with resources, prompts and completions, two of each.
-const SERVER: &str = r#"
-say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
-while IFS= read -r line; do
-  id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
-  case "$line" in
+/// Cases of a server with resources, prompts and completions, two of each, which answers everything.
+const CASES: &str = r#"
     *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
     *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"open","inputSchema":{"type":"object"}},{"name":"shut","inputSchema":{"type":"object"}},{"name":"callboard.tools.list","inputSchema":{"type":"object"}}]}' ;;
     *'"method":"tools/call"'*) say "$id" '{"content":[{"type":"text","text":"DONE"}]}' ;;
@@ -374,10 +370,7 @@ while IFS= read -r line; do
     *'"method":"prompts/get"'*) say "$id" '{"messages":[{"role":"user","content":{"type":"text","text":"DONE"}}]}' ;;
     *'"method":"completion/complete"'*) say "$id" '{"completion":{"values":["DONE"]}}' ;;
     *'"method":"notifications/'*) ;;
-    *) say "$id" '{"DONE":true}' ;;
-  esac
-done
-"#;
+    *) say "$id" '{"DONE":true}' ;;"#;
 
 /// Goal: whatever else a request says, nothing that the rules deny is read, called, completed or watched, and what
 /// they permit is. Method: a server that answers everything, alone and as a part of all agents; each method for
@@ -386,7 +379,7 @@ done
 async fn requests_cannot_hide_what_they_use() {
     let home = Home::new();
     let alice = Caller::new(&home, "alice", &[]).await;
-    let script = home.write("rich.sh", SERVER);
+    let script = home.write("rich.sh", &server(CASES));
     let rules = "[[policy.rules]]\nid = \"shut\"\neffect = \"deny\"\ntools = [\"shut\"]\nresources = [\"x:shut\"]\nprompts = [\"shut\"]\n\
                  [[policy.rules]]\nid = \"open\"\neffect = \"allow\"\ntools = [\"*\"]\nresources = [\"x:open\"]\nprompts = [\"open\"]\n";
     let upstream = |id: &str| {

@@ -2,23 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::gateway::{MCP, NODE, end, is_refused, modern, said, started};
+use crate::kit::gateway::{MCP, NODE, end, is_refused, modern, said, server, started};
 use crate::kit::{Home, found};
 
-/// A server whose tools are those of the file `tools`.
-const SERVER: &str = r#"
-say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
-while IFS= read -r line; do
-  id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
-  case "$line" in
+/// Cases of a server whose tools are those of the file `tools`.
+const CASES: &str = r#"
     *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
     *'"method":"tools/list"'*) say "$id" "$(cat "$PLACE/tools")" ;;
-    *'"method":"tools/call"'*) say "$id" '{"content":[{"type":"text","text":"done"}]}' ;;
-    *'"method":"notifications/'*) ;;
-    *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}\n' "$id" ;;
-  esac
-done
-"#;
+    *'"method":"tools/call"'*) say "$id" '{"content":[{"type":"text","text":"done"}]}' ;;"#;
 
 /// Writes the tools of the server, pairs of name and description.
 fn offer(home: &Home, tools: &[(&str, &str)]) {
@@ -31,7 +22,7 @@ fn offer(home: &Home, tools: &[(&str, &str)]) {
 
 fn topology(home: &Home, pin: &str) -> String {
     let (script, place) = (
-        home.write("server.sh", SERVER),
+        home.write("server.sh", &server(CASES)),
         home.path("").display().to_string(),
     );
     format!(

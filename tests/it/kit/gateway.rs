@@ -13,28 +13,36 @@ pub const MCP: &str =
     "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 pub const A2A: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
 
-/// A server of the legacy era as a shell script. `NAME` is what its tool `who` says. Its tool `wait` makes a file
-/// `began.PROCESS` in the folder `PLACE` and says the same once there is a file `go`.
-const SERVER: &str = r#"
+/// Cases of a server. `NAME` is what its tool `who` says. Its tool `wait` makes a file `began.PROCESS` in the folder
+/// `PLACE` and says the same once there is a file `go`.
+const CASES: &str = r#"
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"wait","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"who"'*) text "$id" ;;
+    *'"name":"wait"'*) : > "$PLACE/began.$$"; while [ ! -e "$PLACE/go" ]; do sleep 0.05; done; text "$id" ;;"#;
+
+/// Returns a server of the legacy era as a shell script. Its cases answer a line by `say "$id" RESULT`; other requests
+/// fail.
+pub fn server(cases: &str) -> String {
+    const BEFORE: &str = r#"
 say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 text() { say "$1" "{\"content\":[{\"type\":\"text\",\"text\":\"$NAME\"}]}"; }
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
-  case "$line" in
-    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
-    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"wait","inputSchema":{"type":"object"}}]}' ;;
-    *'"name":"who"'*) text "$id" ;;
-    *'"name":"wait"'*) : > "$PLACE/began.$$"; while [ ! -e "$PLACE/go" ]; do sleep 0.05; done; text "$id" ;;
+  case "$line" in"#;
+    const AFTER: &str = r#"
     *'"method":"notifications/'*) ;;
     *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}\n' "$id" ;;
   esac
 done
 "#;
+    [BEFORE, cases, AFTER].concat()
+}
 
 /// An `[[upstream]]` that runs the script under this name.
 pub fn script(home: &Home, id: &str, name: &str) -> String {
     let (script, place) = (
-        home.write("server.sh", SERVER),
+        home.write("server.sh", &server(CASES)),
         home.path("").display().to_string(),
     );
     format!(
