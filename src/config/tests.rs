@@ -6,6 +6,7 @@ mod frozen;
 mod mail;
 mod mutations;
 mod orchestrator;
+mod policy;
 mod renamed;
 mod tls;
 

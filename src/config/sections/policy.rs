@@ -85,7 +85,11 @@ impl SectionDeclaration for PolicyDeclaration {
             AccessRules::new(self.rules.clone(), Arc::new(|_| DataClass::Public))
         {
             let path = ["rules", &at.to_string()];
-            problems.error(tree.span_at_path(&path), error.to_string());
+            let id = self.rules.get(at).map_or("", |rule| &rule.id);
+            problems.error(
+                tree.span_at_path(&path),
+                format!("the rule `{id}`: {error}"),
+            );
         }
         for (at, rule) in self.rules.iter().enumerate() {
             let is_plain = |name: &&String| !name.contains(['*', '?']);
@@ -93,7 +97,8 @@ impl SectionDeclaration for PolicyDeclaration {
             if let Some(unknown) = plain.find(|name| !names.is_known(name)) {
                 let path = ["rules", &at.to_string(), "agents"];
                 let why = format!(
-                    "no agent or upstream is called {unknown}, so this entry has no effect (a virtual server is judged by its members)"
+                    "the rule `{}`: no agent or upstream is called {unknown}, so this entry has no effect (a virtual server is judged by its members)",
+                    rule.id
                 );
                 problems.warning(tree.span_at_path(&path), why);
             }
