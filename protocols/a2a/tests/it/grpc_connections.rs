@@ -96,7 +96,7 @@ async fn silent_connections_end() {
 async fn idle_connections_end() {
     let mut served = Served::start().await;
     let listen = ListenOptions {
-        headers_timeout: Duration::from_millis(100),
+        headers_timeout: Duration::from_secs(2),
         keep_alive: Duration::from_millis(300),
         ..ListenOptions::default()
     };
