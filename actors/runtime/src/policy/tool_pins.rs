@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Failure, RawObject, RawReply, encode_hex};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -93,23 +94,29 @@ impl PinnedTool {
         self.approved.is_some() && self.offered.is_none()
     }
 
-    fn from_entry(entry: &KvEntry) -> Option<Self> {
-        serde_json::from_str(entry.body.to_raw().get()).ok()
-    }
-
     async fn write(
         &self,
         store: &dyn KvStore,
         server: &str,
         expected: Option<u64>,
     ) -> Result<u64, KvError> {
-        let body = serde_json::value::to_raw_value(self).ok();
-        let body = body.and_then(|body| RawObject::parse(&body).ok());
-        let body = body.unwrap_or_default();
+        let body = to_body(self);
         store
             .put(&space(server), &key(&self.name), body, expected)
             .await
     }
+}
+
+/// Returns a record as the body of its entry.
+fn to_body(record: &impl Serialize) -> RawObject {
+    let body = serde_json::value::to_raw_value(record).ok();
+    let body = body.and_then(|body| RawObject::parse(&body).ok());
+    body.unwrap_or_default()
+}
+
+/// Reads a record from its entry; `None` if it is another one, or damaged.
+fn from_entry<T: DeserializeOwned>(entry: &KvEntry) -> Option<T> {
+    serde_json::from_str(entry.body.to_raw().get()).ok()
 }
 
 fn space(server: &str) -> String {
@@ -129,7 +136,7 @@ pub async fn pinned_tools(store: &dyn KvStore, server: &str) -> JournalResult<Ve
     let mut tools: Vec<_> = read_entries(store, server)
         .await?
         .iter()
-        .filter_map(PinnedTool::from_entry)
+        .filter_map(from_entry::<PinnedTool>)
         .collect();
     tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(tools)
@@ -148,7 +155,7 @@ pub async fn approve_tool(
 ) -> Result<bool, KvError> {
     let entry = store.get(&space(server), &key(tool)).await?;
     let Some((entry, pinned)) = entry.and_then(|entry| {
-        let pinned = PinnedTool::from_entry(&entry)?;
+        let pinned: PinnedTool = from_entry(&entry)?;
         Some((entry, pinned))
     }) else {
         return Ok(false);
@@ -211,7 +218,7 @@ impl KnownPins {
     async fn read(store: &dyn KvStore, server: &str) -> JournalResult<Self> {
         let entries = read_entries(store, server).await?;
         let tools = entries.iter().filter_map(|entry| {
-            let pinned = PinnedTool::from_entry(entry)?;
+            let pinned: PinnedTool = from_entry(entry)?;
             Some((pinned.name.clone(), (pinned, entry.version)))
         });
         Ok(Self {
@@ -219,7 +226,7 @@ impl KnownPins {
                 .iter()
                 .find(|entry| entry.key == FIRST_LIST_KEY)
                 .and_then(|entry| {
-                    let first = serde_json::from_str(entry.body.to_raw().get()).ok()?;
+                    let first = from_entry(entry)?;
                     Some((first, entry.version))
                 }),
             tools: tools.collect(),
@@ -373,9 +380,7 @@ impl FirstList {
         server: &str,
         expected: u64,
     ) -> Result<u64, KvError> {
-        let body = serde_json::value::to_raw_value(self).ok();
-        let body = body.and_then(|body| RawObject::parse(&body).ok());
-        let body = body.unwrap_or_default();
+        let body = to_body(self);
         store
             .put(&space(server), FIRST_LIST_KEY, body, Some(expected))
             .await

@@ -225,10 +225,18 @@ struct GrpcConnection {
 const PREFACE_BYTES: usize = 24;
 
 impl GrpcConnection {
-    /// Returns the error with which the connection ends: its server has stopped.
-    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let closed = self.closed.as_mut().poll(cx);
-        closed.map(|()| io::ErrorKind::ConnectionAborted.into())
+    /// Returns the stream of the connection.
+    ///
+    /// # Errors
+    /// Fails once the server has stopped.
+    fn open_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> io::Result<Pin<&mut (impl AsyncRead + AsyncWrite + use<>)>> {
+        match self.closed.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(Pin::new(&mut self.connection.stream)),
+        }
     }
 
     /// Returns the error with which the connection ends while nothing arrives: the client hasn't sent the
@@ -340,11 +348,8 @@ impl AsyncRead for GrpcConnection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(ended) = self.poll_closed(cx) {
-            return Poll::Ready(Err(ended));
-        }
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.connection.stream).poll_read(cx, buf);
+        let read = self.open_stream(cx)?.poll_read(cx, buf);
         if read.is_pending() {
             return self.poll_idle(cx).map(Err);
         }
@@ -360,24 +365,15 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(ended) = self.poll_closed(cx) {
-            return Poll::Ready(Err(ended));
-        }
-        Pin::new(&mut self.connection.stream).poll_write(cx, bytes)
+        self.open_stream(cx)?.poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(ended) = self.poll_closed(cx) {
-            return Poll::Ready(Err(ended));
-        }
-        Pin::new(&mut self.connection.stream).poll_flush(cx)
+        self.open_stream(cx)?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(ended) = self.poll_closed(cx) {
-            return Poll::Ready(Err(ended));
-        }
-        Pin::new(&mut self.connection.stream).poll_shutdown(cx)
+        self.open_stream(cx)?.poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -385,10 +381,7 @@ impl AsyncWrite for GrpcConnection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(ended) = self.poll_closed(cx) {
-            return Poll::Ready(Err(ended));
-        }
-        Pin::new(&mut self.connection.stream).poll_write_vectored(cx, bytes)
+        self.open_stream(cx)?.poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
