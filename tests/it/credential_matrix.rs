@@ -19,7 +19,7 @@ use crate::kit::soon;
 use crate::tidy::rust_files;
 use client_certificates::REFUSED;
 use operation::{MatrixRow, RequiredAccess, RowOutcome};
-use site::{BadCredential, Credential, ExpectedRefusal, Ids, LISTENER_SCOPE, TestNode};
+use site::{BadCredential, ExpectedRefusal, Ids, LISTENER_SCOPE, ShownCredential, TestNode};
 
 /// Requests with bad credentials that are under way at a time.
 const REQUESTS_MAX: usize = 16;
@@ -163,7 +163,7 @@ async fn refusal(site: &TestNode, row: &MatrixRow, bad: &BadCredential) -> Optio
     let outcome = row.send(site, "alice", credential, &site.ids[0]).await;
     let is_right = match (row.access, bad.refusal) {
         (RequiredAccess::Public, _) => {
-            let none = Credential {
+            let none = ShownCredential {
                 authorization: None,
                 ..credential
             };

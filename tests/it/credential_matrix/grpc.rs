@@ -21,7 +21,7 @@ use tonic::transport::{self, Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use super::client_certificates::REFUSED;
-use super::site::{Credential, ExpectedRefusal, TestNode};
+use super::site::{ExpectedRefusal, ShownCredential, TestNode};
 use super::unknown;
 use crate::kit::soon;
 
@@ -37,7 +37,7 @@ struct CallTarget<'a> {
 async fn call(
     site: &TestNode,
     operation: Operation,
-    credential: Credential<'_>,
+    credential: ShownCredential<'_>,
     target: CallTarget<'_>,
 ) -> Result<(), Status> {
     static NEXT: AtomicU32 = AtomicU32::new(0x7F00_0101);

@@ -1,13 +1,13 @@
 //! Rows of the matrix: an operation, its request, and what the right credential gets.
 
-use super::site::{Credential, Ids, TestNode, forwarded};
+use super::site::{Ids, ShownCredential, TestNode, forwarded};
 use crate::kit::soon;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde_json::Value;
 
-/// Credential that an operation needs.
+/// ShownCredential that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredAccess {
     /// None: any is ignored.
@@ -121,7 +121,7 @@ impl MatrixRow {
         &self,
         site: &TestNode,
         who: &str,
-        credential: Credential<'_>,
+        credential: ShownCredential<'_>,
         ids: &Ids,
     ) -> RowOutcome {
         // All of one length.

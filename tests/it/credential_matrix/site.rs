@@ -101,9 +101,9 @@ pub enum ExpectedRefusal {
     Scope,
 }
 
-/// Credential of a request: a certificate at a node whose callers have some, and a token.
+/// ShownCredential of a request: a certificate at a node whose callers have some, and a token.
 #[derive(Clone, Copy)]
-pub struct Credential<'a> {
+pub struct ShownCredential<'a> {
     /// Owner of the certificate.
     pub certificate_of: &'a str,
     /// Value of `Authorization`.
@@ -133,8 +133,8 @@ impl BadCredential {
         }
     }
 
-    pub fn credential(&self) -> Credential<'_> {
-        Credential {
+    pub fn credential(&self) -> ShownCredential<'_> {
+        ShownCredential {
             certificate_of: self.certificate_of,
             authorization: self.authorization.as_deref(),
         }
@@ -313,9 +313,9 @@ impl TestNode {
         end(self.running, &self.home).await;
     }
 
-    /// Credential of a caller.
-    pub fn credential<'a>(&'a self, who: &'a str) -> Credential<'a> {
-        Credential {
+    /// ShownCredential of a caller.
+    pub fn credential<'a>(&'a self, who: &'a str) -> ShownCredential<'a> {
+        ShownCredential {
             certificate_of: who,
             authorization: self.tokens.get(who).map(String::as_str),
         }
