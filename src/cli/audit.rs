@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use callboard_message::RawObject;
 use callboard_message::time::format_rfc3339;
 use callboard_store::{
-    AuditFilter, AuditLine, AuditVerifyOptions, ChainReport, ExportError, PAGE_ROWS_MAX,
-    verify_export,
+    AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, CallFilter, CallLine,
+    ChainReport, ExportError, PAGE_ROWS_MAX, verify_export,
 };
 use serde_json::json;
 
@@ -75,6 +75,8 @@ pub(super) enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print the newest calls, oldest first: who called which tool, and its outcome.
+    Calls(CallsArguments),
     /// Export all chains with their checkpoints to a new file, or to standard output (`-`).
     Export {
         /// File to create.
@@ -83,6 +85,34 @@ pub(super) enum AuditCommand {
         #[command(flatten)]
         store: StoreArguments,
     },
+}
+
+/// Options of `callboard audit calls`.
+#[derive(Debug, clap::Args)]
+pub(super) struct CallsArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Only calls by this principal: its id, or kind and id, such as api_key:alice.
+    #[arg(long, value_name = "ID")]
+    principal: Option<String>,
+    /// Only calls of this agent.
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only calls of this tool.
+    #[arg(long)]
+    tool: Option<String>,
+    /// Only the call with this id.
+    #[arg(long, value_name = "ID")]
+    call: Option<String>,
+    /// Only calls up to this age, for example `2h` or `7d`.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    since: Option<Duration>,
+    /// Maximum number of calls, at most 1000. The default is 100.
+    #[arg(long, value_name = "N", value_parser = parse_limit)]
+    limit: Option<usize>,
+    /// Print one JSON object for each call and nothing else.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `callboard audit verify`.
@@ -163,11 +193,7 @@ pub(super) async fn run(command: AuditCommand) -> CommandResult {
                 agent,
                 principal,
                 call,
-                since: since.map(|since| {
-                    SystemTime::now()
-                        .checked_sub(since)
-                        .unwrap_or(SystemTime::UNIX_EPOCH)
-                }),
+                since: since.map(time_before),
                 entries_max: limit,
             };
             let lines = store
@@ -182,8 +208,71 @@ pub(super) async fn run(command: AuditCommand) -> CommandResult {
             }
             Ok(EXIT_ANSWERED)
         }
+        AuditCommand::Calls(arguments) => show_calls(arguments).await,
         AuditCommand::Export { file, store } => export_chains(&file, &store).await,
     }
+}
+
+/// Returns the time that was so long ago.
+fn time_before(span: Duration) -> SystemTime {
+    SystemTime::now()
+        .checked_sub(span)
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Prints a line for each call.
+async fn show_calls(arguments: CallsArguments) -> CommandResult {
+    let CallsArguments {
+        store,
+        principal,
+        agent,
+        tool,
+        call,
+        since,
+        limit,
+        json,
+    } = arguments;
+    let filter = CallFilter {
+        principal,
+        agent,
+        tool,
+        call,
+        since: since.map(time_before),
+        lines_max: limit.unwrap_or(AUDIT_LINES_DEFAULT),
+    };
+    let calls = store
+        .with_store(async |visitor| visitor.audit_calls(&filter).await)
+        .await?;
+    let printer = RowPrinter::with_heading(json, "AT\tPRINCIPAL\tAGENT\tTOOL\tOUTCOME\tMS\tCALL")?;
+    for call in calls {
+        let at = Duration::from_millis(call.at_ms.max(0).unsigned_abs());
+        let at = format_rfc3339(SystemTime::UNIX_EPOCH + at);
+        let CallLine {
+            principal,
+            agent,
+            tool,
+            outcome,
+            ms,
+            call,
+            ..
+        } = &call;
+        let object = json!({
+            "at": at, "principal": principal, "agent": agent, "tool": tool, "outcome": outcome, "ms": ms, "call": call,
+        });
+        printer.print_row(&object, || {
+            escape_cells(&[&at, principal, agent, tool, outcome, &ms.to_string(), call])
+        })?;
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+/// Returns the cells of a row, with tabs in between.
+fn escape_cells(cells: &[&str]) -> String {
+    let cells: Vec<_> = cells
+        .iter()
+        .map(|cell| escape_control_chars(cell))
+        .collect();
+    cells.join("\t")
 }
 
 /// Prints a line for each chain. Returns [`EXIT_BLOCKED`] unless all are intact.

@@ -3,6 +3,7 @@
 mod a2a;
 mod address;
 mod agents;
+mod approvals;
 mod arguments;
 mod ask;
 mod audit;
@@ -16,6 +17,7 @@ mod mail;
 mod mcp;
 mod output;
 mod policy;
+mod quotas;
 mod repl;
 mod serve;
 mod store;
@@ -118,6 +120,12 @@ enum CliCommand {
     /// List and approve the pinned tools of an upstream, also while the node runs.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
+    /// List, approve and deny the uses of tools that wait for an approval, also while the node runs.
+    #[command(subcommand)]
+    Approvals(approvals::ApprovalsCommand),
+    /// List what each principal has used of its quotas, also while the node runs.
+    #[command(subcommand)]
+    Quotas(quotas::QuotasCommand),
     /// Old name of `ask --to`.
     #[command(hide = true)]
     Send(ask::SendArguments),
@@ -287,6 +295,8 @@ async fn dispatch(command: CliCommand) -> CommandResult {
         CliCommand::Keys(arguments) => keys::run(arguments),
         CliCommand::Policy(command) => policy::run(command),
         CliCommand::Tools(command) => tools::run(command).await,
+        CliCommand::Approvals(command) => approvals::run(command).await,
+        CliCommand::Quotas(command) => quotas::run(command).await,
         CliCommand::Send(arguments) => {
             print_renamed("send ADDRESS", "ask --to ADDRESS");
             ask::run_send(arguments).await

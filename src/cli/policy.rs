@@ -90,6 +90,7 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
             Some(rules) => rules.decide(&principal, &target),
             None => AccessDecision {
                 is_permitted: true,
+                approval: None,
                 rule: None,
             },
         };
@@ -97,6 +98,7 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
         match asked.json {
             true => output::print_json(&json!({
                 "agent": agent, "permitted": decision.is_permitted, "rule": decision.rule,
+                "approvers": decision.approval.map(|terms| &terms.approvers),
                 "why": reason(&decision, rules.is_some()),
             }))?,
             false => {
@@ -117,8 +119,12 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
 }
 
 fn reason(decision: &AccessDecision<'_>, has_rules: bool) -> String {
+    let approval = decision.approval.map(|terms| match &terms.approvers[..] {
+        [] => ", after an approval by the person at the caller".to_owned(),
+        scopes => format!(", after an approval by {}", scopes.join(" or ")),
+    });
     match (decision.rule, decision.is_permitted) {
-        (Some(rule), _) => format!("by the rule {rule}"),
+        (Some(rule), _) => format!("by the rule {rule}{}", approval.unwrap_or_default()),
         (None, _) if !has_rules => "the file has no rules".to_owned(),
         (None, true) => "rules don't bind it".to_owned(),
         (None, false) => "no rule applies".to_owned(),

@@ -65,6 +65,11 @@ impl StoreArguments {
             })
     }
 
+    /// Returns the topology file; `None` with `--store`.
+    pub(super) fn topology_file(&self) -> Option<&Path> {
+        self.topology.as_deref()
+    }
+
     /// Runs `work` with the opened store, which a running node may have open too.
     ///
     /// # Errors

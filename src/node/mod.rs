@@ -471,7 +471,7 @@ pub(super) async fn open_store(
     Ok(Some(opened))
 }
 
-/// Writes pending audit entries, then closes the store.
+/// Writes pending audit entries and counts of quotas, then closes the store.
 pub(super) async fn close_store(system: &System, opened: Option<SqlStore>) {
     let Some(opened) = opened else { return };
     if tokio::time::timeout(AUDIT_FLUSH_TIMEOUT, system.audit().flush())
@@ -479,6 +479,11 @@ pub(super) async fn close_store(system: &System, opened: Option<SqlStore>) {
         .is_err()
     {
         tracing::error!("failed to write the last audit entries in time: they are lost");
+    }
+    let kv = &system.store().kv;
+    let flushed = tokio::time::timeout(AUDIT_FLUSH_TIMEOUT, system.policy().quotas().flush(kv));
+    if flushed.await.is_err() {
+        tracing::error!("failed to write the last counts of quotas in time: they are lost");
     }
     opened.close().await;
 }

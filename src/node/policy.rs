@@ -77,6 +77,7 @@ impl NodePolicies {
         self.system.policy().tool_pins().set_modes(modes);
         let access = topology.access_rules().map(Arc::new);
         self.system.policy().set_access_rules(access);
+        self.system.policy().quotas().set(declared.quotas.clone());
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
         let mut old = None;
         let describes = declared.guard_descriptions && topology.has_remote_agents();
@@ -192,9 +193,10 @@ pub(super) fn install_audit(system: &System, topology: &Topology) -> DataClassRe
         .section()
         .map(|store: &StoreDeclaration| store.audit)
         .unwrap_or_default();
+    system.audit().set_call_lines(declared == AuditScope::Calls);
     system.policy().push(match declared {
         AuditScope::All => policy,
-        AuditScope::Decisions => policy.decisions_only(),
+        AuditScope::Calls | AuditScope::Decisions => policy.decisions_only(),
     });
     classes
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::kit::Home;
 use crate::kit::gateway::{
-    A2A, MCP, NODE, answer, end, is_refused, reloaded, said, script, server, started,
+    A2A, KeyClient, MCP, NODE, address_of, end, is_refused, reloaded, said, script, server, started,
 };
-use crate::kit::{Home, a2a, mcp};
 
 const RULES: &str = r#"
 [[policy.rules]]
@@ -27,67 +27,6 @@ scopes = ["role:*"]
 tools = ["who"]
 "#;
 
-/// A client with a key.
-struct Caller {
-    key: String,
-}
-
-impl Caller {
-    /// Adds a key with this name and scopes.
-    async fn new(home: &Home, name: &str, scopes: &[&str]) -> Self {
-        let scopes = scopes.iter().flat_map(|scope| ["--scope", *scope]);
-        let add = ["keys", "--keys", "keys.toml", "add", name].into_iter();
-        let added = home.run(&add.chain(scopes).collect::<Vec<_>>()).await;
-        let key = added.with(0, "").out.trim().to_owned();
-        Self { key }
-    }
-
-    async fn mcp(&self, url: &str, method: &str, params: Value) -> Value {
-        let uri = params["uri"].as_str().map(str::to_owned);
-        let request = mcp::request(url, &json!({}), method, params);
-        let request = uri
-            .into_iter()
-            .fold(request, |request, uri| request.header("mcp-name", uri));
-        answer(request.bearer_auth(&self.key)).await.1
-    }
-
-    /// Returns the names of the tools, in order; the error if there is no list.
-    async fn tools(&self, url: &str) -> Vec<String> {
-        let listed = self.mcp(url, "tools/list", json!({})).await;
-        let Some(tools) = listed["result"]["tools"].as_array() else {
-            return vec![listed["error"]["message"].as_str().unwrap().to_owned()];
-        };
-        let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
-        tools.iter().map(name).collect()
-    }
-
-    async fn call(&self, url: &str, tool: &str) -> Value {
-        self.mcp(url, "tools/call", json!({ "name": tool, "arguments": {} }))
-            .await
-    }
-
-    /// Returns the names of the skills in the extended card.
-    async fn skills(&self, url: &str) -> Vec<String> {
-        let request = a2a::request(url, "GetExtendedAgentCard", json!({}));
-        let card = a2a::response(request.bearer_auth(&self.key)).await;
-        let skills = card["result"]["skills"].as_array();
-        let skills = skills.unwrap_or_else(|| panic!("{card}"));
-        let id = |skill: &Value| skill["id"].as_str().unwrap().to_owned();
-        skills.iter().map(id).collect()
-    }
-
-    /// Returns the answer to a message for a skill.
-    async fn ask(&self, url: &str, skill: &str) -> Value {
-        let request = a2a::request(url, "SendMessage", a2a::for_skill(skill, false));
-        a2a::response(request.bearer_auth(&self.key)).await
-    }
-}
-
-fn url<'a>(listening: &'a [(String, String)], end: &str) -> &'a str {
-    let mut urls = listening.iter().map(|(_, url)| &**url);
-    urls.find(|url| url.ends_with(end)).unwrap()
-}
-
 /// Goal: lists, calls and cards have what the rules permit, of all agents as one and of each, for MCP and A2A;
 /// a changed rule counts without a restart, and the command says which rule decides. Method: three keys at two
 /// upstreams with two tools each; a reload.
@@ -95,9 +34,9 @@ fn url<'a>(listening: &'a [(String, String)], end: &str) -> &'a str {
 #[tokio::test]
 async fn rules_shape_lists_and_calls() {
     let home = Home::new();
-    let alice = Caller::new(&home, "alice", &["role:nurse"]).await;
-    let bob = Caller::new(&home, "bob", &["role:nurse"]).await;
-    let carol = Caller::new(&home, "carol", &[]).await;
+    let alice = KeyClient::new(&home, "alice", &["role:nurse"]).await;
+    let bob = KeyClient::new(&home, "bob", &["role:nurse"]).await;
+    let carol = KeyClient::new(&home, "carol", &[]).await;
     let agents = format!(
         "{}{}",
         script(&home, "one", "one"),
@@ -107,7 +46,7 @@ async fn rules_shape_lists_and_calls() {
     let listeners = format!("{MCP}{keyed}{A2A}{keyed}");
     let text = format!("{NODE}{agents}{listeners}");
     let (mut running, listening) = started(&home, &format!("{text}{RULES}")).await;
-    let [all, one, two] = ["/mcp", "/one/mcp", "/two/mcp"].map(|end| url(&listening, end));
+    let [all, one, two] = ["/mcp", "/one/mcp", "/two/mcp"].map(|end| address_of(&listening, end));
 
     for (caller, expected) in [
         (&alice, &["one__who", "two__who"][..]),
@@ -142,8 +81,8 @@ async fn rules_shape_lists_and_calls() {
         assert!(!told.contains("no-waiting"), "{told}");
     }
 
-    let agents_url = url(&listening, "/a2a");
-    let one_url = url(&listening, "/one/a2a");
+    let agents_url = address_of(&listening, "/a2a");
+    let one_url = address_of(&listening, "/one/a2a");
     assert_eq!(bob.skills(agents_url).await, ["one__who", "two__who"]);
     assert_eq!(alice.skills(one_url).await, ["who"]);
     assert!(carol.skills(agents_url).await.is_empty());
@@ -216,18 +155,28 @@ async fn rules_shape_lists_and_calls() {
     end(running, &home).await;
 }
 
-/// Goal: the examples of docs/policy.md do what the page says. Method: each as a file, and questions about it.
-#[tokio::test]
-async fn examples_of_the_page() {
+/// Returns the example of docs/policy.md that has a rule with this id.
+fn example_with(rule: &str) -> String {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/policy.md"));
     let page = page.unwrap();
     let blocks = page.split("```toml\n").skip(1);
-    let blocks: Vec<_> = blocks
-        .map(|block| block.split("```").next().unwrap())
-        .collect();
-    let [start, payments, developers, clinic, coding] = &blocks[..] else {
-        panic!("five examples")
-    };
+    let mut blocks = blocks.map(|block| block.split("```").next().unwrap());
+    let id = format!("id = \"{rule}\"");
+    let found = blocks.find(|block| block.contains(&id));
+    found.unwrap_or_else(|| panic!("{rule}")).to_owned()
+}
+
+/// Goal: the examples of docs/policy.md do what the page says. Method: each as a file, and questions about it.
+#[tokio::test]
+async fn examples_of_the_page() {
+    let blocks = [
+        "no-deletes",
+        "small-payments",
+        "never",
+        "treatment",
+        "write-below-code",
+    ];
+    let [start, payments, developers, clinic, coding] = &blocks.map(example_with);
     let home = Home::new();
     let upstream =
         |id: &str, more: &str| format!("[[upstream]]\nid = \"{id}\"\ncommand = [\"true\"]\n{more}");
@@ -378,7 +327,7 @@ const CASES: &str = r#"
 #[tokio::test]
 async fn requests_cannot_hide_what_they_use() {
     let home = Home::new();
-    let alice = Caller::new(&home, "alice", &[]).await;
+    let alice = KeyClient::new(&home, "alice", &[]).await;
     let script = home.write("rich.sh", &server(CASES));
     let rules = "[[policy.rules]]\nid = \"shut\"\neffect = \"deny\"\ntools = [\"shut\"]\nresources = [\"x:shut\"]\nprompts = [\"shut\"]\n\
                  [[policy.rules]]\nid = \"open\"\neffect = \"allow\"\ntools = [\"*\"]\nresources = [\"x:open\"]\nprompts = [\"open\"]\n";
@@ -388,7 +337,7 @@ async fn requests_cannot_hide_what_they_use() {
     let agents = upstream("one") + &upstream("two");
     let text = format!("{NODE}{agents}{MCP}keys = \"keys.toml\"\n{rules}");
     let (running, listening) = started(&home, &text).await;
-    let [all, one] = ["/mcp", "/one/mcp"].map(|end| url(&listening, end));
+    let [all, one] = ["/mcp", "/one/mcp"].map(|end| address_of(&listening, end));
     let prompt = |name: &str| json!({ "type": "ref/prompt", "name": name });
     let argument = json!({ "name": "a", "value": "" });
     for (url, prefix) in [(one, ""), (all, "one__")] {
@@ -463,4 +412,123 @@ async fn requests_cannot_hide_what_they_use() {
         }
     }
     end(running, &home).await;
+}
+
+/// Cases of a server with the tools of the examples, which does all of them.
+const EXAMPLE_CASES: &str = r#"
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"get_bill","inputSchema":{"type":"object"}},{"name":"pay","inputSchema":{"type":"object"}},{"name":"drop_all","inputSchema":{"type":"object"}},{"name":"read","inputSchema":{"type":"object"}},{"name":"write","inputSchema":{"type":"object"}}]}' ;;
+    *'"method":"tools/call"'*) say "$id" '{"content":[{"type":"text","text":"DONE"}]}' ;;
+    *'"method":"resources/list"'*) say "$id" '{"resources":[{"uri":"x:open","name":"o"}]}' ;;"#;
+
+/// Use of a tool in an example: caller, agent, tool, arguments, purpose, and whether it is permitted.
+type ExampleUse<'a> = (
+    &'a KeyClient,
+    &'static str,
+    &'static str,
+    Value,
+    &'static str,
+    bool,
+);
+
+/// Serves an example, sends each use, and compares it with what is listed. Method of the tests below.
+async fn check_example(home: &Home, rule: &str, agents: &str, uses: &[ExampleUse<'_>]) {
+    let rules = example_with(rule);
+    let text = format!("{NODE}{agents}{MCP}keys = \"keys.toml\"\n{rules}");
+    let (running, listening) = started(home, &text).await;
+    for (caller, agent, tool, arguments, purpose, is_permitted) in uses {
+        let url = address_of(&listening, &format!("/{agent}/mcp"));
+        let meta = match *purpose {
+            "" => json!({}),
+            purpose => json!({ "callboard/purpose": purpose }),
+        };
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let answer = caller.mcp(url, "tools/call", params).await;
+        let expected = if *is_permitted {
+            "DONE"
+        } else {
+            "don't permit you this"
+        };
+        assert!(
+            answer.to_string().contains(expected),
+            "{rule} {agent} {tool} {arguments}: {answer}"
+        );
+        let listed = caller
+            .mcp(url, "tools/list", json!({ "_meta": meta }))
+            .await;
+        let is_listed = listed.to_string().contains(&format!("\"{tool}\""));
+        // A tool with conditions is listed for arguments that are permitted.
+        let is_conditional = *arguments != json!({});
+        assert!(
+            is_listed == *is_permitted || is_conditional,
+            "{rule} {agent} {tool}: {listed}"
+        );
+    }
+    end(running, home).await;
+}
+
+/// Goal: a node with an example of docs/policy.md permits, denies and lists what the page says. Method: each example
+/// with servers that do everything, and calls by principals with and without its roles.
+#[tokio::test]
+async fn examples_in_a_node() {
+    let home = Home::new();
+    let script = home.write("example.sh", &server(EXAMPLE_CASES));
+    let upstream = |id: &str, more: &str| {
+        format!(
+            "[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\n{more}"
+        )
+    };
+    let developer = KeyClient::new(&home, "dev", &["role:developer"]).await;
+    let payer = KeyClient::new(&home, "payer", &["role:developer", "role:payments"]).await;
+    let platform = KeyClient::new(&home, "platform", &["role:platform"]).await;
+    let clinician = KeyClient::new(&home, "doc", &["role:clinician", "purpose:treatment"]).await;
+    let nobody = KeyClient::new(&home, "nobody", &[]).await;
+    let none = || json!({});
+    let servers = upstream("files", "") + &upstream("payments-api", "");
+    let uses = [
+        (&developer, "payments-api", "get_bill", none(), "", true),
+        (&developer, "payments-api", "pay", none(), "", false),
+        (&payer, "payments-api", "pay", none(), "", true),
+        (&payer, "files", "pay", none(), "", false),
+        (&payer, "payments-api", "drop_all", none(), "", false),
+        (&platform, "files", "write", none(), "", true),
+        (&platform, "files", "drop_all", none(), "", false),
+        (&nobody, "files", "get_bill", none(), "", false),
+    ];
+    check_example(&home, "never", &servers, &uses).await;
+    let servers = upstream("ward", "class = \"clinical\"\n") + &upstream("tickets", "");
+    let uses = [
+        (&clinician, "ward", "read", none(), "treatment", true),
+        (&clinician, "ward", "read", none(), "", false),
+        (&clinician, "ward", "read", none(), "research", false),
+        (&developer, "ward", "read", none(), "treatment", false),
+        (&developer, "tickets", "read", none(), "", true),
+        (&nobody, "tickets", "read", none(), "", false),
+    ];
+    check_example(&home, "treatment", &servers, &uses).await;
+    let below = || json!({ "path": "/code/a" });
+    let above = || json!({ "path": "/etc/passwd" });
+    let uses = [
+        (&developer, "files", "read", none(), "", true),
+        (&developer, "files", "write", below(), "", true),
+        (&developer, "files", "write", above(), "", false),
+        (
+            &developer,
+            "files",
+            "write",
+            json!({ "path": ["/code/a"] }),
+            "",
+            false,
+        ),
+        (
+            &developer,
+            "files",
+            "write",
+            json!({ "Path": "/code/a", "path": "/etc/x" }),
+            "",
+            false,
+        ),
+        (&developer, "files", "drop_all", none(), "", false),
+    ];
+    check_example(&home, "write-below-code", &upstream("files", ""), &uses).await;
 }

@@ -36,6 +36,8 @@ mod a2a_reload;
 mod a2a_restart;
 // Rules about who may use what: lists, calls and explanations.
 mod access_rules;
+// Uses of tools that wait until a person has decided about them.
+mod approvals;
 // What another agent may destroy is confirmed first, however that agent became known.
 mod agent_confirm;
 // `callboard agents`: agents of a file and of an address.
@@ -111,6 +113,8 @@ mod neurology;
 mod output;
 // What a server asks in mid-call is answered: by strategy, in its own dialect.
 mod questions;
+// Quotas: limits that outlive a restart, with the time of their reset.
+mod quotas;
 // A person at an MCP client refuses what a server asks: nobody else is asked.
 mod refusals;
 // An MCP client's roots, through a bridge.

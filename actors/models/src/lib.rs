@@ -19,14 +19,16 @@ mod tests;
 mod usage_ledger;
 mod wire;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::capabilities::{CreateMessage, DescribeAgent, DescribeAgentResult};
 use callboard_message::{Failure, FailureKind, Message, Progress, RawObject, SamplingAnswer};
-use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers, SyncHandler};
+use callboard_runtime::{
+    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, ModelUse, SyncHandler,
+};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -96,6 +98,8 @@ pub struct LanguageModel(Arc<ModelInner>);
 struct ModelInner {
     answer_source: AnswerSource,
     card: ModelCard,
+    /// Id by which quotas know the model; that of the agent if it isn't set.
+    id: OnceLock<String>,
     /// Model name at the provider.
     model: String,
     provider: String,
@@ -195,11 +199,20 @@ impl LanguageModel {
         Ok(Self(Arc::new(ModelInner {
             answer_source: voice,
             card,
+            id: OnceLock::new(),
             model,
             provider,
             ledger,
             call_permits: calls,
         })))
+    }
+
+    /// Sets the id by which quotas know the model, whatever agent it is, and returns the model. Without it, that is
+    /// the agent's name, or the name at the provider if the agent has none. A model keeps its first id.
+    pub fn with_id(self, id: impl Into<String>) -> Self {
+        // It fails if there is one.
+        let _ = self.0.id.set(id.into());
+        self
     }
 
     /// Returns the model's card: its names and scores, by which a pool chooses among models.
@@ -261,10 +274,14 @@ impl ModelInner {
         let permit = with_deadline(end, self.call_permits.acquire()).await?;
         let _permit =
             permit.map_err(|_| Failure::internal("the model has stopped and takes no calls"))?;
+        let quota_use = self.reserve_quotas(cx).await?;
         let budget = cx.call().map(|call| call.budget).unwrap_or_default();
-        let (grant, tokens_max) =
-            self.ledger
-                .reserve(request.tokens_estimate(), request.tokens_max, budget)?;
+        let reserved = self
+            .ledger
+            .reserve(request.tokens_estimate(), request.tokens_max, budget);
+        // The request isn't made then.
+        let (grant, tokens_max) = reserved.inspect_err(|_| quota_use.withdraw())?;
+        let grant = grant.with_quotas(quota_use);
         let draft = match &self.answer_source {
             AnswerSource::Provider(provider) => {
                 let end = end.unwrap_or_else(|| provider.deadline_from_now());
@@ -285,6 +302,18 @@ impl ModelInner {
             request.tool_use_count(),
         );
         Ok((answer.map_err(|trouble| trouble.to_failure())?, usage))
+    }
+
+    /// Counts the request at the quotas of the call's principal.
+    ///
+    /// # Errors
+    /// `Overloaded` with the reset time if one of them is used up; `Unavailable` if that isn't known.
+    async fn reserve_quotas(&self, cx: &Context) -> Result<ModelUse, Failure> {
+        let id = self.id.get().map(String::as_str);
+        let id = id.or_else(|| cx.me().name()).unwrap_or(&self.model);
+        let system = cx.system();
+        let quotas = system.policy().quotas();
+        quotas.reserve(&system.store().kv, cx.principal(), id).await
     }
 
     /// Asks the provider and reports progress to the caller. Records the usage so far at each piece

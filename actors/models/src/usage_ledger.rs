@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Budget, Failure};
+use callboard_runtime::ModelUse;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -159,6 +160,7 @@ impl UsageLedger {
             since,
             reserved: most,
             spent: Mutex::default(),
+            quotas: None,
         };
         Ok((grant, u32::try_from(output).unwrap_or(u32::MAX)))
     }
@@ -232,13 +234,24 @@ pub(super) struct UsageReservation {
     since: [Instant; 2],
     reserved: TokenCounts,
     spent: Mutex<TokenCounts>,
+    /// Use of the model by the call, which counts at its principal's quotas.
+    quotas: Option<ModelUse>,
 }
 
 impl UsageReservation {
+    /// Sets the use that counts at quotas, to be recorded with the usage, and returns the reservation.
+    pub fn with_quotas(mut self, quotas: ModelUse) -> Self {
+        self.quotas = Some(quotas);
+        self
+    }
+
     /// Records the usage of the call so far, in place of the one recorded before, so that a
     /// cancelled call is charged for it too.
     pub fn record_usage(&self, usage: TokenCounts) {
         *self.spent.lock() = usage;
+        if let Some(quotas) = &self.quotas {
+            quotas.record(usage.total(), self.ledger.cost(usage));
+        }
     }
 }
 

@@ -16,6 +16,12 @@ use crate::sync::Mutex;
 /// Maximum number of audit entries that wait in memory to be written to the store.
 pub const AUDIT_QUEUED_MAX: usize = 4_096;
 
+/// Event of entries with lines about calls.
+pub const CALLS_EVENT: &str = "calls";
+/// Name of the detail with the lines of an entry of [`CALLS_EVENT`]. Each is a call: time in Unix milliseconds,
+/// kind and id of the principal, agent, tool, outcome, milliseconds, and id of the call, with spaces in between.
+pub const CALLS_LINES_DETAIL: &str = "lines";
+
 /// Append-only store of audit entries.
 #[async_trait]
 pub trait AuditStore: Send + Sync + 'static {
@@ -26,6 +32,15 @@ pub trait AuditStore: Send + Sync + 'static {
     /// [`JournalError::Invalid`](crate::JournalError::Invalid) from a store on disk if `entries` is
     /// empty; errors of the store. After `JournalError::Unknown` they may have been written.
     async fn append(&self, entries: Vec<AuditEntry>) -> JournalResult<u64>;
+
+    /// Appends entries of the event [`CALLS_EVENT`], whose lines tell who called what. A store may keep them
+    /// in a chain of their own, for a shorter time.
+    ///
+    /// # Errors
+    /// Those of [`AuditStore::append`].
+    async fn append_calls(&self, entries: Vec<AuditEntry>) -> JournalResult<()> {
+        self.append(entries).await.map(drop)
+    }
 
     /// Returns size and hash of a message body. The hash is keyed with the store's own key if
     /// [`DataClass::is_keyed`].
@@ -199,6 +214,14 @@ impl AuditEntry {
         Self {
             outcome: Some(outcome.into()),
             ..self
+        }
+    }
+
+    /// Returns the lines about calls of an entry of [`CALLS_EVENT`].
+    pub fn call_lines(&self) -> &[String] {
+        match self.details.get(CALLS_LINES_DETAIL) {
+            Some(AuditValue::List(lines)) => lines,
+            _ => &[],
         }
     }
 

@@ -12,15 +12,17 @@ use crate::access_log::AccessEntry;
 use crate::agent::context::Context;
 use crate::call::{CallContext, HandlerPlace};
 use crate::handle::AgentRef;
-use crate::policy::access::{AccessItem, AccessTarget};
+use crate::policy::access::{AccessItem, AccessTarget, ApprovalTerms};
+use crate::policy::approval::{self, ToolUse};
 use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
 use crate::shares::SharePermit;
+use crate::system::System;
 
 /// Checks with the system's policies whether an inbound message may be delivered to `agent`.
 /// Policies know the agent as `name`.
 ///
 /// # Errors
-/// The policy's failure, or `Rejected` if the call has used up its hops. Only the local operator
+/// The policy's failure; `Overloaded` if a quota of the principal is used up; `Rejected` if the call has used up its hops. Only the local operator
 /// gets the ids of the rules that blocked a message; others get the id of the call as a reference.
 pub async fn admit(
     agent: &AgentRef,
@@ -47,16 +49,24 @@ pub async fn admit(
     let policy = agent.system().policy();
     let authorized = match agent.authorizes_itself() {
         true => Ok(()),
-        false => policy.authorize(request).await,
+        // An approval is obtained within the call (`ask`).
+        false => policy.authorize(request).await.map(drop),
     };
     let checked = match authorized {
         Ok(()) => policy.check(None, request).await,
         denied => denied,
     };
+    // Last, so that what is refused otherwise doesn't count.
+    let checked = match checked {
+        Ok(()) if !agent.authorizes_itself() => {
+            policy.count_call(&agent.system().store().kv, request).await
+        }
+        checked => checked,
+    };
     if checked.is_err()
-        && let Some(entry) = AccessEntry::begin(&request)
+        && let Some(entry) = AccessEntry::begin(&request, agent.system().audit())
     {
-        entry.finish(principal, &checked);
+        entry.finish(principal, agent.system().audit(), &checked);
     }
     checked.map_err(|failure| withhold_rules(failure, principal, call.id))
 }
@@ -78,17 +88,25 @@ pub async fn ask(
     call: CallContext,
 ) -> RawReply {
     let (principal, id, system) = (call.principal.clone(), call.id, agent.system());
-    let entry = AccessEntry::begin(&PolicyRequest {
+    let begun = PolicyRequest {
         direction: Direction::Inbound,
         principal: &principal,
         call: id,
         agent: name,
         message,
         payload: &sent.payload,
-    });
+    };
+    let entry = AccessEntry::begin(&begun, system.audit());
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
-    let reply = ask_in_share(agent, sent, Arc::new(call)).await;
+    let is_approved = match agent.authorizes_itself() {
+        true => Ok(()),
+        false => until_approved(system, name, &sent, &call).await,
+    };
+    let reply = match is_approved {
+        Ok(()) => ask_in_share(agent, sent, Arc::new(call)).await,
+        Err(failure) => Err(failure),
+    };
     gone.disarm();
     let (direction, payload) = (Direction::Inbound, RawValue::NULL);
     let request = PolicyRequest {
@@ -104,9 +122,63 @@ pub async fn ask(
         reply = system.policy().without_denied(request, reply);
     }
     if let Some(entry) = entry {
-        entry.finish(&principal, &reply);
+        entry.finish(&principal, system.audit(), &reply);
     }
     reply.map_err(|failure| withhold_rules(failure, &principal, id))
+}
+
+/// Waits until the rules of `system` permit a message of a call to the agent that policies know as `name`. If
+/// they demand an approval, that is when somebody has given it.
+///
+/// # Errors
+/// `Denied` by the rules, or those of [`approval::obtain`].
+async fn until_approved(
+    system: &System,
+    name: &str,
+    sent: &RawMessage,
+    call: &CallContext,
+) -> Result<(), Failure> {
+    if !system.policy().may_need_approval(&call.principal) {
+        return Ok(());
+    }
+    let request = PolicyRequest {
+        direction: Direction::Inbound,
+        principal: &call.principal,
+        call: call.id,
+        agent: name,
+        message: &sent.name,
+        payload: &sent.payload,
+    };
+    // Judged again, as the agent reads the message: an adapter may have judged it in another form.
+    let approval = system.policy().authorize(request).await?;
+    obtain_approval(system, request, approval, call).await
+}
+
+/// Waits until somebody has given the approval that a request needs, if any.
+async fn obtain_approval(
+    system: &System,
+    request: PolicyRequest<'_>,
+    approval: Option<(Arc<ApprovalTerms>, AccessItem<'_>)>,
+    call: &CallContext,
+) -> Result<(), Failure> {
+    let Some((terms, AccessItem::Tool { name, arguments })) = approval else {
+        return Ok(());
+    };
+    // Arguments that only the agent reads from the message are seen with it.
+    let is_known = |arguments: &&RawValue| arguments.get() != RawValue::NULL.get();
+    let arguments = arguments.filter(is_known).unwrap_or(request.payload);
+    let used = ToolUse {
+        agent: request.agent,
+        tool: &name,
+        arguments: arguments.get(),
+    };
+    let obtained = approval::obtain(&*system.store().kv, system.audit(), call, &terms, &used).await;
+    if let Err(failure) = &obtained
+        && failure.kind == FailureKind::Denied
+    {
+        system.policy().tell_rejected(None, request, failure).await;
+    }
+    obtained
 }
 
 /// Sends `sent` to `agent` and returns the reply, without any check by policies. If principals share
@@ -135,10 +207,12 @@ pub async fn ask_in_share(
 /// Checks that the principal of `cx` may send a message to `agent`, which policies know as `name`, and for
 /// which the agent of `cx` stands
 /// ([`AgentProfile::authorizes_itself`](crate::AgentProfile::authorizes_itself)). Lists and descriptions
-/// are permitted: what they tell is decided item by item ([`may_use`]).
+/// are permitted: what they tell is decided item by item ([`may_use`]). If the rules demand an approval, waits
+/// for it.
 ///
 /// # Errors
-/// `Denied` by the rules of the system.
+/// `Denied` by the rules of the system, or if the use isn't approved; `Overloaded` if a quota of the principal is
+/// used up.
 pub async fn authorize_for(
     cx: &Context,
     agent: &AgentRef,
@@ -157,7 +231,16 @@ pub async fn authorize_for(
         message,
         payload,
     };
-    cx.system().policy().authorize(request).await
+    let policy = cx.system().policy();
+    let approval = policy.authorize(request).await?;
+    policy.count_call(&cx.system().store().kv, request).await?;
+    match cx.call() {
+        Some(call) => obtain_approval(cx.system(), request, approval, call).await,
+        None if approval.is_none() => Ok(()),
+        None => Err(Failure::denied(
+            "this tool needs an approval, which only a call can wait for",
+        )),
+    }
 }
 
 /// Returns whether rules bind a principal, so that what one may list another may not.

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use callboard_message::RawObject;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
@@ -29,6 +31,20 @@ pub struct KvEntry {
     pub at: SystemTime,
     /// Value of the entry, a JSON object.
     pub body: RawObject,
+}
+
+impl KvEntry {
+    /// Returns the record in the entry; `None` if it is another one, or damaged.
+    pub(crate) fn record<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(self.body.to_raw().get()).ok()
+    }
+}
+
+/// Returns a record as the body of its entry.
+pub(crate) fn to_body(record: &impl Serialize) -> RawObject {
+    let body = serde_json::value::to_raw_value(record).ok();
+    let body = body.and_then(|body| RawObject::parse(&body).ok());
+    body.unwrap_or_default()
 }
 
 /// Error of writing an entry ([`KvStore::put`]).

@@ -40,7 +40,8 @@ pub use agent::{
     ConcurrentHandler, Handler, Handlers, MAILBOX_CAPACITY_DEFAULT, SyncHandler,
 };
 pub use audit::{
-    AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest, MemoryAuditStore,
+    AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest, CALLS_EVENT,
+    CALLS_LINES_DETAIL, MemoryAuditStore,
 };
 pub use call::{
     CallContext, CallEvent, Caller, HandlerPlace, PeerSession, PendingQuestion, QuestionRouter,
@@ -63,11 +64,20 @@ pub use mail::{
     MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
 pub use policy::access::{
-    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessDecision,
-    AccessEffect, AccessItem, AccessRule, AccessRuleError, AccessRules, AccessTarget,
-    ArgumentCondition, has_ambiguous_names,
+    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,
+    APPROVAL_MINUTES_MAX, AccessDecision, AccessEffect, AccessItem, AccessRule, AccessRuleError,
+    AccessRules, AccessTarget, ApprovalTerms, ArgumentCondition, has_ambiguous_names,
+};
+pub use policy::approval::{
+    APPROVAL_ARGUMENTS_BYTES_MAX, APPROVAL_REASON_BYTES_MAX, APPROVALS_MAX,
+    APPROVALS_PER_PRINCIPAL_MAX, Approval, ApprovalDecision, ApprovalError, ApprovalState,
+    approvals, decide_approval, visible,
 };
 pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
+pub use policy::quota::{
+    ModelUse, QUOTA_COUNTERS_MAX, QUOTA_ID_BYTES_MAX, QUOTA_USD_MAX, QUOTAS_MAX, Quota, QuotaError,
+    QuotaShare, QuotaUsage, QuotaWindow, Quotas, quota_usage,
+};
 pub use policy::rate_limit::{NamePatterns, RateLimit, ToolRateLimit};
 pub use policy::tool_pins::{
     PINNED_DEFINITION_BYTES_MAX, PINNED_TOOLS_MAX, PinMode, PinnedTool, ToolPins, ToolVersion,
@@ -78,7 +88,7 @@ pub use shares::{
     FairShare, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares, ShareError, ShareOwner,
     SharePermit,
 };
-pub use store::{AuditLog, Store, StoreAlreadySet};
+pub use store::{AuditLog, CALL_LINES_QUEUED_MAX, Store, StoreAlreadySet};
 pub use system::directory::{
     AgentChanged, DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters, Directory, EventBus,
     GROUP_DEFAULT, NameTakenError, PublishReport,

@@ -17,6 +17,8 @@ use crate::error::{
 /// those that free space, or that end and record running work. Changed by `[store] size_max_mib`
 /// and [`StoreOptions::size_max`].
 const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// Divisor of a store's size limit for the default size of the audit's lines about calls.
+const CALLS_SHARE_DIVISOR: u64 = 8;
 /// Default size of the SQLite read pool, in connections. Further reads wait 5 s, then fail with
 /// `Unavailable`. Changed by [`StoreOptions::readers`].
 const READERS_DEFAULT: u32 = 4;
@@ -158,6 +160,7 @@ pub struct StoreOptions {
     pub(crate) writer: String,
     pub(crate) size_max: u64,
     pub(crate) owner_bytes_max: Option<u64>,
+    pub(crate) audit_calls_bytes_max: Option<u64>,
     pub(crate) readers: u32,
     pub(crate) queue: QueueLimits,
     pub(crate) retention: Retention,
@@ -175,6 +178,7 @@ impl StoreOptions {
             writer: "node".to_owned(),
             size_max: STORE_SIZE_MAX_DEFAULT,
             owner_bytes_max: None,
+            audit_calls_bytes_max: None,
             readers,
             queue: QueueLimits::default(),
             retention: Retention::default(),
@@ -278,6 +282,19 @@ impl StoreOptions {
     pub fn owner_bytes_max(mut self, bytes: u64) -> Self {
         self.owner_bytes_max = Some(bytes);
         self
+    }
+
+    /// Sets the maximum bytes of the audit's lines about calls. The oldest are removed then. Default: an eighth of
+    /// the size limit.
+    pub fn audit_calls_bytes_max(mut self, bytes: u64) -> Self {
+        self.audit_calls_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Returns the maximum bytes of the audit's lines about calls.
+    pub(crate) fn calls_bytes_max(&self) -> u64 {
+        self.audit_calls_bytes_max
+            .unwrap_or(self.size_max / CALLS_SHARE_DIVISOR)
     }
 
     /// Sets the size of the read pool, in connections; at least 1. Default: 4 on SQLite, 8 on

@@ -8,7 +8,6 @@ use callboard_runtime::{AuditEntry, JournalResult};
 use tokio::task::AbortHandle;
 
 use crate::audit;
-use crate::chain::entry_line::CUT_EVENT;
 use crate::mail::clean;
 use crate::retention_clock::SaveTrustedTime;
 use crate::sql::{DbConnection, args, duration_ms, to_unix_ms};
@@ -254,36 +253,8 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> sqlx::Result<u64> {
         )
         .await?;
     let to = far.max(next);
-    // The removed entries may be the only record of removals in other chains, so those are recorded
-    // again.
-    let told = db
-        .rows(
-            "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
-            &args![chain, to, CUT_EVENT],
-        )
-        .await?;
-    let mut cuts = audit::parse_cuts(
-        told.iter()
-            .map(|row| row.get(0))
-            .collect::<Result<Vec<&str>, _>>()?,
-    );
-    cuts.insert(chain.to_owned(), to.unsigned_abs());
-    let removed = db
-        .execute(
-            "DELETE FROM audit WHERE chain = $1 AND number <= $2",
-            &args![chain, to],
-        )
-        .await?;
-    db.execute(
-        "DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2",
-        &args![chain, to],
-    )
-    .await?;
-    for (chain, up_to) in cuts {
-        tx.audit(audit::cut_entry(&chain, up_to));
-    }
-    tx.sign_audit();
-    Ok(removed)
+    let chain = chain.to_owned();
+    audit::remove_chain_start(tx, &chain, to).await
 }
 
 /// Write operation that ends a cleanup: records its counts in the audit and returns free pages to

@@ -171,6 +171,7 @@ impl ErrorKind {
             message: message.into(),
             details: Vec::new(),
             task: None,
+            retry_after_s: None,
         }
     }
 
@@ -193,11 +194,14 @@ pub struct A2aError {
     pub details: Vec<RawObject>,
     /// Id of the task that the error is about, if any.
     pub task: Option<String>,
+    /// Time in seconds after which the request may succeed, for the header `Retry-After`; `None` if unknown.
+    pub retry_after_s: Option<u64>,
 }
 
 /// Value of the member `domain` in `google.rpc.ErrorInfo`, the same for all reasons.
 pub(crate) const ERROR_DOMAIN: &str = "a2a-protocol.org";
 pub(crate) const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
+pub(crate) const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
 impl A2aError {

@@ -2,6 +2,7 @@
 //! line in [`AGENT_KINDS`].
 
 mod a2a;
+mod approvals;
 mod clinic;
 mod clinics;
 mod clinics_pipeline;
@@ -95,6 +96,7 @@ const AGENT_KINDS: &[(&str, KindReader)] = &[
     ("models", KindReader::described(model::read_pool)),
     ("emr_writeback", KindReader::described(emr_writeback::read)),
     ("patient_data", KindReader::described(patient_data::read)),
+    ("approvals", KindReader::described(approvals::read)),
     ("a2a", KindReader::described(a2a::read)),
     ("orchestrator", KindReader::undescribed(orchestrator::read)),
     ("mailroom", KindReader::described(mailroom::read)),

@@ -125,6 +125,7 @@ impl ModelDeclaration {
             }
         };
         let opened = LanguageModel::open_with(self.config.clone(), &key);
+        let opened = opened.map(|model| model.with_id(&*self.id));
         opened.map_err(|error| match unread.take() {
             Some(why) => format!("failed to find the API key: {why}"),
             None => error.to_string(),

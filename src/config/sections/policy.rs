@@ -7,13 +7,15 @@ use std::sync::Arc;
 use callboard_guardrail::{CustomRule, RuleSet};
 use callboard_message::DataClass;
 use callboard_rpc::BufferLimits;
-use callboard_runtime::{AccessRule, AccessRules, DataClassLookup};
+use callboard_runtime::{AccessRule, AccessRules, DataClassLookup, Quota};
 use serde::Deserialize;
 
 use super::SectionDeclaration;
 use crate::config::problem::{ProblemCollector, percent_error};
 use crate::config::tree::ConfigTree;
-use crate::config::{AgentDeclaration, DeclaredNames, OrchestratorDeclaration, Topology};
+use crate::config::{
+    AgentDeclaration, DeclaredNames, ModelDeclaration, OrchestratorDeclaration, Topology,
+};
 
 /// Policies for all messages that cross a boundary (`[policy]`).
 #[derive(Debug, Clone, Deserialize)]
@@ -27,6 +29,8 @@ pub struct PolicyDeclaration {
     /// Rules about who may use what, of which the first that applies decides. Without rules everything is
     /// permitted; with one, everything else is denied.
     pub rules: Vec<AccessRule>,
+    /// Limits of calls, tokens and money of principals in a minute, day or month.
+    pub quotas: Vec<Quota>,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
     /// Maximum number of requests per second of one principal at the listeners; `None` for no
@@ -59,23 +63,9 @@ impl PolicyDeclaration {
     }
 }
 
-impl Default for PolicyDeclaration {
-    fn default() -> Self {
-        Self {
-            guard: false,
-            guard_descriptions: true,
-            rules: Vec::new(),
-            guard_rules: Vec::new(),
-            per_client_per_second: None,
-            per_tool_per_second: BTreeMap::new(),
-            buffered_mib_max: None,
-            buffered_principal_percent: None,
-        }
-    }
-}
-
-impl SectionDeclaration for PolicyDeclaration {
-    fn check(
+impl PolicyDeclaration {
+    /// Reports mistakes in the rules about who may use what.
+    fn check_rules(
         &self,
         tree: &ConfigTree,
         names: &DeclaredNames<'_>,
@@ -103,6 +93,73 @@ impl SectionDeclaration for PolicyDeclaration {
                 problems.warning(tree.span_at_path(&path), why);
             }
         }
+    }
+}
+
+/// Reports mistakes in quotas.
+fn check_quotas(
+    quotas: &[Quota],
+    tree: &ConfigTree,
+    names: &DeclaredNames<'_>,
+    problems: &mut ProblemCollector<'_>,
+) {
+    if let Err((at, error)) = Quota::validate_all(quotas) {
+        let path = ["quotas", &at.to_string()];
+        let id = quotas.get(at).map_or("", |quota| &quota.id);
+        problems.error(
+            tree.span_at_path(&path),
+            format!("the quota `{id}`: {error}"),
+        );
+    }
+    let is_plain = |name: &&String| !name.contains(['*', '?']);
+    let is_model = |name: &str| names.agent_of_kind::<ModelDeclaration>(name).is_some();
+    for (at, quota) in quotas.iter().enumerate() {
+        let mut agents = quota.agents.iter().filter(is_plain);
+        if let Some(unknown) = agents.find(|name| !names.is_known(name)) {
+            let path = ["quotas", &at.to_string(), "agents"];
+            let why = format!(
+                "the quota `{}`: no agent or upstream is called {unknown}, so this entry has no effect (calls of a virtual server count at its members)",
+                quota.id
+            );
+            problems.warning(tree.span_at_path(&path), why);
+        }
+        let mut models = quota.models.iter().filter(is_plain);
+        if let Some(unknown) = models.find(|name| !is_model(name)) {
+            let path = ["quotas", &at.to_string(), "models"];
+            let why = format!(
+                "the quota `{}`: no model is called {unknown}, so this entry has no effect (a pool counts at its members)",
+                quota.id
+            );
+            problems.warning(tree.span_at_path(&path), why);
+        }
+    }
+}
+
+impl Default for PolicyDeclaration {
+    fn default() -> Self {
+        Self {
+            guard: false,
+            guard_descriptions: true,
+            rules: Vec::new(),
+            quotas: Vec::new(),
+            guard_rules: Vec::new(),
+            per_client_per_second: None,
+            per_tool_per_second: BTreeMap::new(),
+            buffered_mib_max: None,
+            buffered_principal_percent: None,
+        }
+    }
+}
+
+impl SectionDeclaration for PolicyDeclaration {
+    fn check(
+        &self,
+        tree: &ConfigTree,
+        names: &DeclaredNames<'_>,
+        problems: &mut ProblemCollector<'_>,
+    ) {
+        self.check_rules(tree, names, problems);
+        check_quotas(&self.quotas, tree, names, problems);
         if let Err(error) = RuleSet::with_custom(&self.guard_rules) {
             let index = self
                 .guard_rules

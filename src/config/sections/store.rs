@@ -44,6 +44,9 @@ pub struct StoreDeclaration {
     pub clock_jump_max_days: Option<NonZeroU32>,
     /// Messages recorded in the audit.
     pub audit: AuditScope,
+    /// Maximum MiB of the audit's lines about calls; the oldest are removed then. Default: an eighth of
+    /// `size_max_mib`.
+    pub audit_calls_max_mib: Option<NonZeroU64>,
     /// File of the audit signing key, relative to the state directory.
     pub audit_key: Option<PathBuf>,
     /// Whether to create a new audit key if the old one is lost. Remove it from the file after one
@@ -60,8 +63,10 @@ pub enum AuditScope {
     /// Every message, reply and question that crosses a boundary, and all that `Decisions` records.
     /// A gateway's call takes three times the CPU.
     All,
-    /// Rejections by a policy, and consents of a person.
+    /// A line for each call: who called which tool, with its outcome; and all that `Decisions` records.
     #[default]
+    Calls,
+    /// Rejections by a policy, and consents of a person.
     Decisions,
 }
 
@@ -144,6 +149,10 @@ impl StoreDeclaration {
         };
         let options = match self.owner_bytes_max_mib {
             Some(mib) => options.owner_bytes_max(mib.get().saturating_mul(MIB)),
+            None => options,
+        };
+        let options = match self.audit_calls_max_mib {
+            Some(mib) => options.audit_calls_bytes_max(mib.get().saturating_mul(MIB)),
             None => options,
         };
         Ok(Some(match self.size_max_mib {

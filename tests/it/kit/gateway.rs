@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 
-use super::{Home, Running, mcp, soon};
+use super::{Home, Running, a2a, mcp, soon};
 
 /// The head of a topology, and listeners of all its agents.
 pub const NODE: &str = "[node]\nname = \"n\"\n";
@@ -223,4 +223,82 @@ pub fn said(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"]
         .as_str()
         .unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A client with a key.
+pub struct KeyClient {
+    key: String,
+}
+
+impl KeyClient {
+    /// Adds a key with this name and scopes.
+    pub async fn new(home: &Home, name: &str, scopes: &[&str]) -> Self {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", *scope]);
+        let add = ["keys", "--keys", "keys.toml", "add", name].into_iter();
+        let added = home.run(&add.chain(scopes).collect::<Vec<_>>()).await;
+        let key = added.with(0, "").out.trim().to_owned();
+        Self { key }
+    }
+
+    /// Adds the key to a request.
+    pub fn signed(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        request.bearer_auth(&self.key)
+    }
+
+    pub async fn mcp(&self, url: &str, method: &str, params: Value) -> Value {
+        self.mcp_with(url, &json!({}), method, params).await
+    }
+
+    /// Returns the answer to a client with these capabilities.
+    pub async fn mcp_with(
+        &self,
+        url: &str,
+        capabilities: &Value,
+        method: &str,
+        params: Value,
+    ) -> Value {
+        let uri = params["uri"].as_str().map(str::to_owned);
+        let request = mcp::request(url, capabilities, method, params);
+        let request = uri
+            .into_iter()
+            .fold(request, |request, uri| request.header("mcp-name", uri));
+        answer(request.bearer_auth(&self.key)).await.1
+    }
+
+    /// Returns the names of the tools, in order; the error if there is no list.
+    pub async fn tools(&self, url: &str) -> Vec<String> {
+        let listed = self.mcp(url, "tools/list", json!({})).await;
+        let Some(tools) = listed["result"]["tools"].as_array() else {
+            return vec![listed["error"]["message"].as_str().unwrap().to_owned()];
+        };
+        let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
+        tools.iter().map(name).collect()
+    }
+
+    pub async fn call(&self, url: &str, tool: &str) -> Value {
+        self.mcp(url, "tools/call", json!({ "name": tool, "arguments": {} }))
+            .await
+    }
+
+    /// Returns the names of the skills in the extended card.
+    pub async fn skills(&self, url: &str) -> Vec<String> {
+        let request = a2a::request(url, "GetExtendedAgentCard", json!({}));
+        let card = a2a::response(request.bearer_auth(&self.key)).await;
+        let skills = card["result"]["skills"].as_array();
+        let skills = skills.unwrap_or_else(|| panic!("{card}"));
+        let id = |skill: &Value| skill["id"].as_str().unwrap().to_owned();
+        skills.iter().map(id).collect()
+    }
+
+    /// Returns the answer to a message for a skill.
+    pub async fn ask(&self, url: &str, skill: &str) -> Value {
+        let request = a2a::request(url, "SendMessage", a2a::for_skill(skill, false));
+        a2a::response(request.bearer_auth(&self.key)).await
+    }
+}
+
+/// Returns the first address of a node with this end.
+pub fn address_of<'a>(listening: &'a [(String, String)], end: &str) -> &'a str {
+    let mut urls = listening.iter().map(|(_, url)| &**url);
+    urls.find(|url| url.ends_with(end)).unwrap()
 }

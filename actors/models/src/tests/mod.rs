@@ -9,6 +9,7 @@ mod failing;
 mod kit;
 mod ollama;
 mod places;
+mod quotas;
 mod responses;
 mod secrecy;
 mod slow;

@@ -2,7 +2,9 @@
 //! answers of its call.
 
 pub(crate) mod access;
+pub(crate) mod approval;
 pub(crate) mod audit_policy;
+pub(crate) mod quota;
 pub(crate) mod rate_limit;
 pub(crate) mod tool_pins;
 
@@ -18,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
 use access::AccessRules;
+use quota::Quotas;
 use tool_pins::ToolPins;
 
 /// Direction of a message between a peer and an agent of this process.
@@ -109,8 +112,11 @@ pub struct PolicyChain {
     has_part_policies: AtomicBool,
     links: Mutex<Arc<Vec<Arc<dyn Policy>>>>,
     has_access_rules: AtomicBool,
+    /// True if any rule needs approvals.
+    needs_approvals: AtomicBool,
     access: Mutex<Option<Arc<AccessRules>>>,
     tool_pins: ToolPins,
+    quotas: Quotas,
 }
 
 impl PolicyChain {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Failure, RawObject, RawReply, encode_hex};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::audit::AuditEntry;
 use crate::journal::JournalResult;
-use crate::kv_store::{KvEntry, KvError, KvStore};
+use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
 use crate::store::AuditLog;
 use crate::sync::Mutex;
 
@@ -107,18 +106,6 @@ impl PinnedTool {
     }
 }
 
-/// Returns a record as the body of its entry.
-fn to_body(record: &impl Serialize) -> RawObject {
-    let body = serde_json::value::to_raw_value(record).ok();
-    let body = body.and_then(|body| RawObject::parse(&body).ok());
-    body.unwrap_or_default()
-}
-
-/// Reads a record from its entry; `None` if it is another one, or damaged.
-fn from_entry<T: DeserializeOwned>(entry: &KvEntry) -> Option<T> {
-    serde_json::from_str(entry.body.to_raw().get()).ok()
-}
-
 fn space(server: &str) -> String {
     format!("{SPACE_PREFIX}{server}")
 }
@@ -136,7 +123,7 @@ pub async fn pinned_tools(store: &dyn KvStore, server: &str) -> JournalResult<Ve
     let mut tools: Vec<_> = read_entries(store, server)
         .await?
         .iter()
-        .filter_map(from_entry::<PinnedTool>)
+        .filter_map(KvEntry::record::<PinnedTool>)
         .collect();
     tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(tools)
@@ -155,7 +142,7 @@ pub async fn approve_tool(
 ) -> Result<bool, KvError> {
     let entry = store.get(&space(server), &key(tool)).await?;
     let Some((entry, pinned)) = entry.and_then(|entry| {
-        let pinned: PinnedTool = from_entry(&entry)?;
+        let pinned: PinnedTool = entry.record()?;
         Some((entry, pinned))
     }) else {
         return Ok(false);
@@ -218,7 +205,7 @@ impl KnownPins {
     async fn read(store: &dyn KvStore, server: &str) -> JournalResult<Self> {
         let entries = read_entries(store, server).await?;
         let tools = entries.iter().filter_map(|entry| {
-            let pinned: PinnedTool = from_entry(entry)?;
+            let pinned: PinnedTool = entry.record()?;
             Some((pinned.name.clone(), (pinned, entry.version)))
         });
         Ok(Self {
@@ -226,7 +213,7 @@ impl KnownPins {
                 .iter()
                 .find(|entry| entry.key == FIRST_LIST_KEY)
                 .and_then(|entry| {
-                    let first = from_entry(entry)?;
+                    let first = entry.record()?;
                     Some((first, entry.version))
                 }),
             tools: tools.collect(),
@@ -460,12 +447,21 @@ impl KnownPins {
 }
 
 impl ServerPins {
+    /// Returns the pins as they were read; `None` if they are too old.
+    fn fresh(&self) -> Option<Arc<KnownPins>> {
+        let known = self.known.lock();
+        let (read, pins) = known.as_ref()?;
+        (read.elapsed() < PINS_AGE_MAX).then(|| pins.clone())
+    }
+
     /// Returns the pins, which are read again if they are too old.
     async fn current(&self, store: &dyn KvStore, server: &str) -> Result<Arc<KnownPins>, Failure> {
-        let known = self.known.lock().clone();
-        if let Some((read, pins)) = known
-            && read.elapsed() < PINS_AGE_MAX
-        {
+        if let Some(pins) = self.fresh() {
+            return Ok(pins);
+        }
+        // A list that is being screened is half written.
+        let _screening = self.screening.lock().await;
+        if let Some(pins) = self.fresh() {
             return Ok(pins);
         }
         let pins = KnownPins::read(store, server).await.map_err(unavailable)?;

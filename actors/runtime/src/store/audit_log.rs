@@ -10,6 +10,7 @@ use callboard_message::{DataClass, log};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
+use super::call_log::{CallQueue, EndedCall};
 use super::{Store, StoreAlreadySet};
 use crate::audit::{AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest};
 use crate::journal::{JournalError, JournalResult};
@@ -36,6 +37,8 @@ struct AuditLogState {
     store: OnceLock<Store>,
     /// Runtime that the queue's writer task runs on. Known once the store is set.
     runtime: OnceLock<Handle>,
+    /// Lines about calls.
+    calls: Arc<CallQueue>,
     places: Semaphore,
     queue: Mutex<EntryQueue>,
     /// Notified when a writer task ends: the queue is empty, or the runtime ends.
@@ -65,6 +68,7 @@ impl Default for AuditLog {
         let inner = AuditLogState {
             store: OnceLock::new(),
             runtime: OnceLock::new(),
+            calls: Arc::default(),
             places: Semaphore::new(AUDIT_QUEUED_MAX),
             queue: Mutex::default(),
             idle: Notify::new(),
@@ -128,6 +132,7 @@ impl AuditLog {
     /// Waits until all queued entries are stored or lost, without a time limit while the store is
     /// unavailable.
     pub async fn flush(&self) {
+        self.inner.calls.flush().await;
         loop {
             let mut idle = std::pin::pin!(self.inner.idle.notified());
             idle.as_mut().enable();
@@ -140,6 +145,23 @@ impl AuditLog {
             self.start_writer();
             idle.await;
         }
+    }
+
+    /// Turns lines about calls on or off: who called what, with its outcome. They are off by default.
+    pub fn set_call_lines(&self, is_on: bool) {
+        self.inner.calls.set_on(is_on);
+    }
+
+    /// Returns whether lines about calls are on.
+    pub(crate) fn has_call_lines(&self) -> bool {
+        self.inner.calls.is_on()
+    }
+
+    /// Queues the line about a call that ended, without waiting. Lines are lost if too many wait; a later entry
+    /// tells how many.
+    pub(crate) fn enqueue_call(&self, call: &EndedCall<'_>) {
+        let runtime = self.inner.runtime.get().cloned();
+        self.inner.calls.enqueue(call, &self.store().audit, runtime);
     }
 
     /// Returns the number of lost entries: the queue was full, or the store refused or didn't

@@ -1,12 +1,14 @@
 //! Stores of a system, and the audit log.
 
 mod audit_log;
+pub(crate) mod call_log;
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 pub use audit_log::AuditLog;
+pub use call_log::CALL_LINES_QUEUED_MAX;
 
 use crate::audit::{AuditStore, MemoryAuditStore};
 use crate::journal::{Journal, MemoryJournal};

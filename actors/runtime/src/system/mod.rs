@@ -259,6 +259,8 @@ impl System {
         let _ = tokio::time::timeout(KILL_TIMEOUT, self.inner.wait_until_empty()).await;
         self.inner.stop_hosts().await;
         // Waits for an unavailable store only within the same limit.
+        let kv = &self.store().kv;
+        let _ = tokio::time::timeout_at(deadline, self.inner.policy.quotas().flush(kv)).await;
         let _ = tokio::time::timeout_at(deadline, self.inner.audit.flush()).await;
         report
     }

@@ -1,5 +1,6 @@
 //! Audit log of a store: its key, its signing and its queries.
 
+mod calls;
 mod query;
 
 use std::fs;
@@ -15,6 +16,7 @@ use callboard_runtime::{AuditEntry, AuditStore, BodyDigest, JournalError, Journa
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use self::calls::CallChain;
 use crate::chain::checkpoint::{Anchor, AuditFiles, AuditKey, PublicKeys};
 use crate::chain::entry_line::{self, CUT_EVENT};
 use crate::chain::verify::ChainCuts;
@@ -26,6 +28,7 @@ use crate::sql::{DbConnection, args};
 use crate::store_core::StoreCore;
 use crate::tx::{Tx, WriteOp};
 
+pub use calls::{CallFilter, CallLine};
 pub use query::{
     AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, ExportError, verify_export,
 };
@@ -46,6 +49,41 @@ pub(crate) fn parse_cuts(lines: Vec<&str>) -> ChainCuts {
         .filter_map(|line| serde_json::from_str::<entry_line::ParsedCut<'_>>(line).ok());
     said.map(|said| (said.more.chain.into_owned(), said.more.up_to))
         .collect()
+}
+
+/// Removes the entries of a chain up to the checkpoint at the number `to`. Returns the number of removed entries.
+pub(crate) async fn remove_chain_start(tx: &mut Tx, chain: &str, to: i64) -> sqlx::Result<u64> {
+    let db = &mut tx.db;
+    // The removed entries may be the only record of removals in other chains, so those are recorded
+    // again.
+    let told = db
+        .rows(
+            "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
+            &args![chain, to, CUT_EVENT],
+        )
+        .await?;
+    let mut cuts = parse_cuts(
+        told.iter()
+            .map(|row| row.get(0))
+            .collect::<Result<Vec<&str>, _>>()?,
+    );
+    cuts.insert(chain.to_owned(), to.unsigned_abs());
+    let removed = db
+        .execute(
+            "DELETE FROM audit WHERE chain = $1 AND number <= $2",
+            &args![chain, to],
+        )
+        .await?;
+    db.execute(
+        "DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2",
+        &args![chain, to],
+    )
+    .await?;
+    for (chain, up_to) in cuts {
+        tx.audit(cut_entry(&chain, up_to));
+    }
+    tx.sign_audit();
+    Ok(removed)
 }
 
 /// Rejects a store file of zero bytes although its audit's anchor has signed entries of this
@@ -170,10 +208,17 @@ impl AuditSetup {
         let signing = self
             .sign_every
             .map(|every| spawn_signing(core, self.has_unsigned, every));
+        let calls = CallChain::new(
+            &core.options,
+            &core.run_id,
+            self.key.clone(),
+            self.files.anchor,
+        );
         Ok(SqlAudit {
             core: Arc::clone(core),
             key: self.key,
             signing,
+            calls,
         })
     }
 }
@@ -183,14 +228,28 @@ pub(crate) struct SqlAudit {
     core: Arc<StoreCore>,
     key: Arc<AuditKey>,
     signing: Option<AbortHandle>,
+    calls: CallChain,
 }
 
 impl SqlAudit {
+    /// Appends entries to the chain of calls. `is_last` signs the chain.
+    async fn submit_calls(&self, entries: Vec<AuditEntry>, is_last: bool) -> JournalResult<()> {
+        let append = self.calls.append(entries, is_last);
+        let mut chain = self.core.writer.submit(append).await?;
+        chain.on_commit().await;
+        Ok(())
+    }
+
     /// Appends an audit entry for the end of the run, with a signed checkpoint. If that fails, the
     /// next start reports the number of unsigned entries.
     pub(crate) async fn record_end(&self) {
         if let Some(signing) = &self.signing {
             signing.abort();
+        }
+        if let Err(error) = self.submit_calls(Vec::new(), true).await
+            && !matches!(error, JournalError::Unavailable(_))
+        {
+            log::warn!(%error, "failed to sign the audit's lines about calls");
         }
         if let Err(error) = self
             .core
@@ -213,6 +272,10 @@ impl AuditStore for SqlAudit {
             ));
         }
         self.core.writer.submit(AppendEntries(entries)).await
+    }
+
+    async fn append_calls(&self, entries: Vec<AuditEntry>) -> JournalResult<()> {
+        self.submit_calls(entries, false).await
     }
 
     fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {

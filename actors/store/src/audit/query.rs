@@ -9,6 +9,7 @@ use callboard_message::encode_hex;
 use callboard_runtime::{JournalError, JournalResult};
 use serde::{Deserialize, Serialize};
 
+use super::calls::{CallFilter, CallLine, chain_name, read_calls};
 use crate::backend::PAGE_ROWS_MAX;
 use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
 use crate::chain::counter_name;
@@ -97,9 +98,9 @@ impl ReadOnlyStore {
             let own = core.options.writer.as_str();
             let named = options.chain.as_deref();
             chains.extend(named.map(str::to_owned));
-            if anchor.of(own).next().is_some() {
-                chains.insert(own.to_owned());
-            }
+            let own = [own.to_owned(), chain_name(own)];
+            let is_anchored = |chain: &String| anchor.of(chain).next().is_some();
+            chains.extend(own.into_iter().filter(is_anchored));
             let mut checked = Vec::with_capacity(chains.len());
             for chain in &chains {
                 checked.push(verify_chain(core, chain, &keys, &anchor).await?);
@@ -117,7 +118,8 @@ impl ReadOnlyStore {
         Ok(reports)
     }
 
-    /// Returns the newest entries that match a filter, oldest first.
+    /// Returns the newest entries that match a filter, oldest first. Those with lines about calls need their event
+    /// as the filter; see [`Self::audit_calls`].
     ///
     /// # Errors
     /// Errors of the store.
@@ -136,7 +138,7 @@ impl ReadOnlyStore {
             entries_max
         ];
         let sql = "SELECT chain, number, at_ms, line FROM audit WHERE at_ms >= $1 \
-             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR event = $3) \
+             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (event = $3 OR CAST($3 AS TEXT) IS NULL AND event <> 'calls') \
              AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR principal = $5) \
              AND (CAST($6 AS TEXT) IS NULL OR call_id = $6) ORDER BY at_ms DESC, chain DESC, number DESC LIMIT $7";
         let line = |row: &Row| {
@@ -150,6 +152,14 @@ impl ReadOnlyStore {
         let mut lines = self.core.readers.read(sql, &args, line).await?;
         lines.reverse();
         Ok(lines)
+    }
+
+    /// Returns the newest lines about calls that match a filter, oldest first.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn audit_calls(&self, filter: &CallFilter) -> JournalResult<Vec<CallLine>> {
+        read_calls(&self.core, filter).await
     }
 }
 

@@ -9,6 +9,8 @@ mod alike;
 mod audit;
 /// A backup made during writes is consistent, and is a store itself.
 mod backup;
+/// Lines about calls: a chain of their own, which is bounded.
+mod calls;
 /// Bodies of clinical tasks are never written to disk.
 mod clinical;
 /// Crashes by SIGKILL.

@@ -2,6 +2,7 @@
 
 use callboard_message::capabilities::RESERVED_PREFIX;
 use callboard_message::json::RawCursor;
+use callboard_message::mail::RETRY_AFTER_DATA_KEY;
 use callboard_message::{
     ARTIFACTS_SENT_META_KEY, Content, DIRECT_MESSAGE_META_KEY, Failure, FailureKind, RawObject,
     RawReply, TaskState, ToolResult,
@@ -11,6 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::block_to_part;
+use crate::error::RETRY_INFO;
 use crate::wire::{A2aArtifact, Part, WireType as _, parse_task_state, write_json_sized};
 use crate::{A2aError, ErrorKind};
 
@@ -266,7 +268,17 @@ impl From<Failure> for A2aError {
             }
             _ => return Self::internal(),
         };
-        kind.error(failure.message)
+        let data = failure.data.as_ref();
+        let wait = data.and_then(|data| data.get(RETRY_AFTER_DATA_KEY)?.as_u64());
+        let retry = wait.map(|seconds| {
+            RawObject::single("@type", RETRY_INFO).with("retryDelay", format!("{seconds}s"))
+        });
+        let error = kind.error(failure.message);
+        Self {
+            retry_after_s: wait,
+            details: retry.into_iter().collect(),
+            ..error
+        }
     }
 }
 

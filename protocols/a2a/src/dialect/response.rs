@@ -279,6 +279,7 @@ fn build_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObj
         message,
         details,
         task,
+        retry_after_s: None,
     }
 }
 

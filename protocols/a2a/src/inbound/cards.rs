@@ -213,8 +213,13 @@ impl AgentCards {
     }
 
     async fn build_card(&self, who: &RequestContext) -> Result<AgentCard, A2aError> {
-        let skills = self.calls.visible_skills(who.call_context()).await?;
-        Ok(agent_card(&self.options, &skills, &self.description.read()))
+        let call = who.call_context();
+        let description = match self.calls.is_permitted(&call) {
+            true => self.description(),
+            false => String::new(),
+        };
+        let skills = self.calls.visible_skills(call).await?;
+        Ok(agent_card(&self.options, &skills, &description))
     }
 
     fn sign_card(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {

@@ -66,9 +66,10 @@ impl ResponseEncoder {
             self.encode_error(error, dialect),
         );
         if error.kind == ErrorKind::Overloaded {
+            let seconds = error.retry_after_s.unwrap_or(http_response::RETRY_AFTER_S);
             response
                 .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(http_response::RETRY_AFTER_S));
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use callboard_message::json::quote;
+use callboard_message::mail::RETRY_AFTER_DATA_KEY;
 use callboard_message::{RawMembers, RawObject};
 use callboard_rpc::{RequestId, RpcError, UnusedMember, code, encode_error, encode_response};
 use serde_json::value::RawValue;
@@ -48,6 +49,8 @@ pub(crate) struct EncodedResponse {
     pub body: Option<Vec<u8>>,
     /// Scope that the request's credential lacks. If HTTP can still tell it, the status is 403.
     pub needed_scope: Option<String>,
+    /// Time in seconds after which a refused request may succeed, for the header `Retry-After`.
+    pub retry_after_s: Option<u64>,
 }
 
 impl EncodedResponse {
@@ -64,6 +67,7 @@ impl EncodedResponse {
         Self {
             status,
             body: Some(encode_error(id, &error)),
+            retry_after_s: retry_after_s(&error),
             needed_scope: error.needed_scope,
         }
     }
@@ -73,6 +77,7 @@ impl EncodedResponse {
             status: StatusCode::OK,
             body: Some(body),
             needed_scope: None,
+            retry_after_s: None,
         }
     }
 
@@ -82,6 +87,7 @@ impl EncodedResponse {
             status: StatusCode::OK,
             body: None,
             needed_scope: None,
+            retry_after_s: None,
         }
     }
 }
@@ -92,6 +98,12 @@ pub(crate) enum ResponseForm<'a> {
     Legacy,
     /// With these members added to results.
     Modern(&'a ResultMembers),
+}
+
+/// Returns the time after which a refused request may succeed, from the data of its error.
+fn retry_after_s(error: &RpcError) -> Option<u64> {
+    let data = RawObject::parse(error.data.as_deref()?).ok()?;
+    data.read(RETRY_AFTER_DATA_KEY)
 }
 
 /// Completes and encodes the outcome of a request: the one place where results get and lose
@@ -107,6 +119,7 @@ pub(crate) fn finish(
             let result = outcome.map(|result| without_modern_members(result.into_raw()));
             let response = encode_response(Some(id), result.as_deref(), UnusedMember::Omit);
             EncodedResponse {
+                retry_after_s: result.as_ref().err().and_then(retry_after_s),
                 needed_scope: result.err().and_then(|error| error.needed_scope),
                 ..EncodedResponse::ok(response)
             }

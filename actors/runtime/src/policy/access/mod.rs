@@ -16,14 +16,16 @@ use derive_more::Debug;
 use serde_json::json;
 
 pub use rule::{
-    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, AccessEffect, AccessRule,
-    AccessRuleError, ArgumentCondition,
+    ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,
+    APPROVAL_MINUTES_MAX, AccessEffect, AccessRule, AccessRuleError, ApprovalTerms,
+    ArgumentCondition,
 };
 pub use target::{AccessItem, AccessTarget, has_ambiguous_names};
 
 use super::audit_policy::DataClassLookup;
 use super::{AWAY_META_KEY, ItemList, PolicyChain, PolicyRequest, RULES_MEMBER};
 use rule::CompiledRule;
+pub(super) use rule::{Patterns, names_kind};
 
 /// Rules about who may use what, in order.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct AccessRules {
 pub struct AccessDecision<'a> {
     /// Whether the use is permitted.
     pub is_permitted: bool,
+    /// Terms on which a use is permitted; `None` if it needs no approval.
+    pub approval: Option<&'a Arc<ApprovalTerms>>,
     /// Id of the rule that decided; `None` if no rule applies, or the principal isn't bound by rules.
     pub rule: Option<&'a str>,
 }
@@ -82,6 +86,7 @@ impl AccessRules {
         if !is_bound(principal) {
             return AccessDecision {
                 is_permitted: true,
+                approval: None,
                 rule: None,
             };
         }
@@ -89,19 +94,25 @@ impl AccessRules {
         let mut rules = self.rules.iter();
         let decisive = rules.find(|rule| rule.applies(principal, target, class));
         AccessDecision {
-            is_permitted: decisive.is_some_and(|rule| rule.effect == AccessEffect::Allow),
+            is_permitted: decisive.is_some_and(|rule| rule.effect != AccessEffect::Deny),
+            approval: decisive.and_then(|rule| rule.approval.as_ref()),
             rule: decisive.map(|rule| &*rule.id),
         }
     }
 
-    /// Checks that a principal may use something.
+    /// Checks that a principal may use something. Returns the terms of the approval that it needs.
     ///
     /// # Errors
     /// `Denied`, with the id of the rule in its data.
-    fn check(&self, principal: &Principal, target: &AccessTarget<'_>) -> Result<(), Failure> {
+    fn check(
+        &self,
+        principal: &Principal,
+        target: &AccessTarget<'_>,
+    ) -> Result<Option<Arc<ApprovalTerms>>, Failure> {
         let decision = self.decide(principal, target);
         if decision.is_permitted {
-            return Ok(());
+            let is_call = !matches!(target.item, AccessItem::Agent);
+            return Ok(decision.approval.filter(|_| is_call).cloned());
         }
         let what = match &target.item {
             AccessItem::Agent => "this agent",
@@ -156,7 +167,7 @@ impl AccessRules {
 }
 
 /// Returns whether a principal is bound by rules.
-fn is_bound(principal: &Principal) -> bool {
+pub(super) fn is_bound(principal: &Principal) -> bool {
     !matches!(
         principal.kind,
         PrincipalKind::LocalOperator | PrincipalKind::Agent
@@ -167,7 +178,12 @@ impl PolicyChain {
     /// Replaces the rules about who may use what; `None` for none, so that everything is permitted.
     pub fn set_access_rules(&self, rules: Option<Arc<AccessRules>>) {
         let has_rules = rules.is_some();
+        let needs_approvals = rules.as_ref().is_some_and(|rules| {
+            let mut rules = rules.rules.iter();
+            rules.any(|rule| rule.approval.is_some())
+        });
         *self.access.lock() = rules;
+        self.needs_approvals.store(needs_approvals, Release);
         self.has_access_rules.store(has_rules, Release);
     }
 
@@ -178,18 +194,24 @@ impl PolicyChain {
             .flatten()
     }
 
-    /// Checks that the principal of a message may use what the message is about.
+    /// Checks that the principal of a message may use what the message is about. Returns what it uses and the
+    /// terms of the approval that the use needs; `None` if it needs none.
     ///
     /// # Errors
     /// `Denied`, after all policies were told of it by [`Policy::on_rejected`](super::Policy::on_rejected).
-    pub(crate) async fn authorize(&self, request: PolicyRequest<'_>) -> Result<(), Failure> {
+    pub(crate) async fn authorize<'a>(
+        &self,
+        request: PolicyRequest<'a>,
+    ) -> Result<Option<(Arc<ApprovalTerms>, AccessItem<'a>)>, Failure> {
         let Some(rules) = self.access_rules_for(request.principal) else {
-            return Ok(());
+            return Ok(None);
         };
         let checked = match AccessItem::of_message(request.message, request.payload) {
             Some(item) => {
                 let agent = request.agent;
-                rules.check(request.principal, &AccessTarget { agent, item })
+                let target = AccessTarget { agent, item };
+                let terms = rules.check(request.principal, &target);
+                terms.map(|terms| terms.map(|terms| (terms, target.item)))
             }
             None => Err(Failure::invalid(
                 "the message must name what it uses: `name`, `uri` or `method` as a text, or `ref` with its `type` and only the member for it, and nothing by names in another case",
@@ -199,6 +221,11 @@ impl PolicyChain {
             self.tell_rejected(None, request, failure).await;
         }
         checked
+    }
+
+    /// Returns whether a use by this principal may need an approval.
+    pub(crate) fn may_need_approval(&self, principal: &Principal) -> bool {
+        self.needs_approvals.load(Acquire) && is_bound(principal)
     }
 
     /// Returns whether rules bind a principal.

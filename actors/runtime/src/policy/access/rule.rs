@@ -1,5 +1,7 @@
 //! Rules about who may use what, as they are written.
 
+use std::sync::Arc;
+
 use callboard_message::{DataClass, Principal, PrincipalKind};
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +17,11 @@ pub const ACCESS_RULE_ENTRIES_MAX: usize = 1_000;
 /// Maximum length of an entry in a list of a rule, in bytes. A longer one is an error at start.
 pub const ACCESS_ENTRY_BYTES_MAX: usize = 1_024;
 
+/// Time for which a use waits for its approval if its rule doesn't say, in minutes.
+pub const APPROVAL_MINUTES_DEFAULT: u32 = 60;
+/// Maximum time for which a use waits for its approval, in minutes: 30 days. A longer one is an error at start.
+pub const APPROVAL_MINUTES_MAX: u32 = 30 * 24 * 60;
+
 /// Consequence of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,6 +30,8 @@ pub enum AccessEffect {
     Allow,
     /// Denies uses to which the rule applies.
     Deny,
+    /// Permits a use of a tool to which the rule applies once a person has approved it.
+    Approve,
 }
 
 /// Rule about who may use what. It applies if all its fields do. An empty list applies to everything;
@@ -62,6 +71,13 @@ pub struct AccessRule {
     /// Conditions on the arguments of a tool, all of which must hold.
     #[serde(default)]
     pub when: Vec<ArgumentCondition>,
+    /// Scopes, of which an approver needs one. Without any, the person at the caller approves.
+    #[serde(default)]
+    pub approvers: Vec<String>,
+    /// Time after which a use that nobody has decided about isn't approved any more, in minutes; `None` for
+    /// [`APPROVAL_MINUTES_DEFAULT`].
+    #[serde(default)]
+    pub approval_minutes: Option<u32>,
 }
 
 /// Condition on an argument of a tool. All the operators that it has must hold. It never holds for a
@@ -112,6 +128,17 @@ pub enum AccessRuleError {
     /// The rule has conditions on arguments, and names resources or prompts.
     #[error("`when` is about arguments of tools: leave out `resources` and `prompts`")]
     ConditionWithoutTools,
+    /// The rule needs approval, and names resources or prompts.
+    #[error("`approve` is about tools: leave out `resources` and `prompts`")]
+    ApprovalWithoutTools,
+    /// The rule says who approves, or in what time, but needs no approval.
+    #[error("`approvers` and `approval_minutes` need `effect = \"approve\"`")]
+    NoApproval,
+    /// The time for approval is none, or too long.
+    #[error(
+        "`approval_minutes` must be between 1 and {APPROVAL_MINUTES_MAX}, and needs `approvers`"
+    )]
+    ApprovalMinutes,
 }
 
 impl AccessRule {
@@ -135,6 +162,7 @@ impl AccessRule {
             &self.tools,
             &self.resources,
             &self.prompts,
+            &self.approvers,
         ];
         let fits = |entry: &String| (1..=ACCESS_ENTRY_BYTES_MAX).contains(&entry.len());
         let is_bounded =
@@ -145,9 +173,29 @@ impl AccessRule {
         if !self.when.iter().all(ArgumentCondition::is_complete) {
             return Err(AccessRuleError::Condition);
         }
-        match self.when.is_empty() || self.resources.is_empty() && self.prompts.is_empty() {
+        let is_about_tools = self.resources.is_empty() && self.prompts.is_empty();
+        if !self.when.is_empty() && !is_about_tools {
+            return Err(AccessRuleError::ConditionWithoutTools);
+        }
+        self.validate_approval(is_about_tools)
+    }
+
+    fn validate_approval(&self, is_about_tools: bool) -> Result<(), AccessRuleError> {
+        if self.effect != AccessEffect::Approve {
+            return match self.approvers.is_empty() && self.approval_minutes.is_none() {
+                true => Ok(()),
+                false => Err(AccessRuleError::NoApproval),
+            };
+        }
+        if !is_about_tools {
+            return Err(AccessRuleError::ApprovalWithoutTools);
+        }
+        let fits = |minutes: u32| {
+            (1..=APPROVAL_MINUTES_MAX).contains(&minutes) && !self.approvers.is_empty()
+        };
+        match self.approval_minutes.is_none_or(fits) {
             true => Ok(()),
-            false => Err(AccessRuleError::ConditionWithoutTools),
+            false => Err(AccessRuleError::ApprovalMinutes),
         }
     }
 }
@@ -165,6 +213,17 @@ impl ArgumentCondition {
     }
 }
 
+/// Terms on which a use of a tool is approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalTerms {
+    /// Id of the rule.
+    pub rule: String,
+    /// Scopes, of which an approver needs one. Empty if the person at the caller approves.
+    pub approvers: Vec<String>,
+    /// Time after which a use that nobody has decided about isn't approved any more, in minutes.
+    pub minutes: u32,
+}
+
 /// A rule with its patterns, ready to be applied.
 #[derive(Debug)]
 pub(super) struct CompiledRule {
@@ -179,6 +238,8 @@ pub(super) struct CompiledRule {
     resources: Patterns,
     prompts: Patterns,
     when: Vec<(ArgumentCondition, Option<WildMatch>)>,
+    /// Terms of the approval that a use needs.
+    pub(super) approval: Option<Arc<ApprovalTerms>>,
 }
 
 impl From<AccessRule> for CompiledRule {
@@ -187,7 +248,15 @@ impl From<AccessRule> for CompiledRule {
             let pattern = condition.matches.as_deref().map(WildMatch::new);
             (condition, pattern)
         });
+        let approval = (rule.effect == AccessEffect::Approve).then(|| {
+            Arc::new(ApprovalTerms {
+                rule: rule.id.clone(),
+                approvers: rule.approvers,
+                minutes: rule.approval_minutes.unwrap_or(APPROVAL_MINUTES_DEFAULT),
+            })
+        });
         Self {
+            approval,
             id: rule.id,
             effect: rule.effect,
             principals: Patterns::new(&rule.principals, names_kind),
@@ -237,7 +306,7 @@ impl CompiledRule {
     }
 
     fn covers(&self, target: &AccessTarget<'_>) -> bool {
-        let is_allowed = self.effect == AccessEffect::Allow;
+        let is_allowed = self.effect != AccessEffect::Deny;
         match &target.item {
             // To have something of it is enough, not to be denied something isn't.
             AccessItem::Agent => is_allowed || self.is_about_all() && self.when.is_empty(),
@@ -252,6 +321,7 @@ impl CompiledRule {
                         Some(arguments) => self.hold_conditions(arguments),
                     }
             }
+            AccessItem::Resource(_) | AccessItem::Prompt(_) if self.approval.is_some() => false,
             AccessItem::Resource(uri) => {
                 self.when.is_empty() && (self.is_about_all() || self.resources.has_plain(uri))
             }
@@ -262,9 +332,9 @@ impl CompiledRule {
     }
 
     /// Returns whether all conditions hold. If that is doubtful, because the arguments aren't known or have a name
-    /// twice but for its case, they hold for a rule that denies.
+    /// twice but for its case, they hold for a rule that denies or needs approval.
     fn hold_conditions(&self, arguments: &RawValue) -> bool {
-        let in_doubt = self.effect == AccessEffect::Deny;
+        let in_doubt = self.effect != AccessEffect::Allow;
         let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
         if !arguments.is_object() {
             return in_doubt;
@@ -317,14 +387,14 @@ fn is_same(one: &Value, other: &Value) -> bool {
 /// Names and patterns of a list. Those that name more than the item itself, such as its agent, are compared
 /// in that form alone: a part of one can't be taken for another.
 #[derive(Debug, Default)]
-struct Patterns {
+pub(in crate::policy) struct Patterns {
     plain: Vec<WildMatch>,
     /// Entries of a longer form.
     qualified: Vec<WildMatch>,
 }
 
 impl Patterns {
-    fn new(entries: &[String], is_qualified: impl Fn(&str) -> bool) -> Self {
+    pub(in crate::policy) fn new(entries: &[String], is_qualified: impl Fn(&str) -> bool) -> Self {
         let mut patterns = Self::default();
         for entry in entries {
             let list = match is_qualified(entry) {
@@ -336,12 +406,12 @@ impl Patterns {
         patterns
     }
 
-    fn is_empty(&self) -> bool {
+    pub(in crate::policy) fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.qualified.is_empty()
     }
 
     /// Returns whether an entry matches `name`, or one of the longer form what `qualified` returns.
-    fn has(&self, name: &str, qualified: impl FnOnce() -> String) -> bool {
+    pub(in crate::policy) fn has(&self, name: &str, qualified: impl FnOnce() -> String) -> bool {
         if self.plain.iter().any(|pattern| pattern.matches(name)) {
             return true;
         }
@@ -353,13 +423,13 @@ impl Patterns {
         patterns.any(|pattern| pattern.matches(&qualified))
     }
 
-    fn has_plain(&self, name: &str) -> bool {
+    pub(in crate::policy) fn has_plain(&self, name: &str) -> bool {
         self.plain.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 /// Returns whether an entry about principals names their kind.
-fn names_kind(entry: &str) -> bool {
+pub(in crate::policy) fn names_kind(entry: &str) -> bool {
     let kind = entry.split_once(':').map(|(kind, _)| kind);
     kind.is_some_and(|kind| PrincipalKind::parse(kind).is_some())
 }

@@ -181,6 +181,11 @@ impl A2aTaskService {
         Ok(callee.skills(call).await?)
     }
 
+    /// Returns whether the rules permit a call's principal something of the agent.
+    pub(crate) fn is_permitted(&self, call: &CallContext) -> bool {
+        self.served_agent().is_permitted(call)
+    }
+
     /// Returns whether `call`'s principal may see the agent's skills.
     pub(crate) async fn is_visible_to(&self, call: CallContext) -> bool {
         let judged = self.served_agent().authorize_listing(call).await;

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use actix_web::dev::{Extensions, Service as _, ServiceRequest};
 use actix_web::guard::fn_guard;
-use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route, web};
@@ -505,7 +505,13 @@ const MISSING_SESSION: HttpRejection = http_rejection(
 );
 
 fn answer_response(answer: EncodedResponse) -> HttpResponse {
-    http_response::json_response(answer.status, JSON, answer.body.unwrap_or_default())
+    let mut response =
+        http_response::json_response(answer.status, JSON, answer.body.unwrap_or_default());
+    if let Some(seconds) = answer.retry_after_s {
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 fn accepted_response() -> HttpResponse {

@@ -186,6 +186,7 @@ impl PostExchange<'_> {
                 body,
                 // A refused entry doesn't refuse the others.
                 needed_scope: None,
+                retry_after_s: None,
             }
         };
         self.respond(running.boxed(), log, Some(session)).await
