@@ -1,10 +1,13 @@
 //! The same over gRPC, where an operation of A2A is a method.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use a2a_pb::pbconv::to_proto_struct;
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -18,9 +21,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use tonic::transport::{self, Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::client_certificates::REFUSED;
+use super::rules::{self, LIMITED, LimitedCaller, ServedItem, shown_items};
 use super::site::{ExpectedRefusal, ShownCredential, TestNode};
 use super::unknown;
 use crate::kit::soon;
@@ -30,16 +34,18 @@ use crate::kit::soon;
 struct CallTarget<'a> {
     /// Empty for the agent of the address.
     tenant: &'a str,
+    /// Empty for a new message to the tool `who`.
     task: &'a str,
 }
 
-/// Calls an operation about a task, from an address of its own. Fails as unavailable without a connection.
+/// Calls an operation about a task, from an address of its own, and returns the text of the response. Fails as unavailable without a
+/// connection.
 async fn call(
     site: &TestNode,
     operation: Operation,
     credential: ShownCredential<'_>,
     target: CallTarget<'_>,
-) -> Result<(), Status> {
+) -> Result<String, Status> {
     static NEXT: AtomicU32 = AtomicU32::new(0x7F00_0101);
     let from = IpAddr::V4(Ipv4Addr::from(NEXT.fetch_add(1, Relaxed)));
     let endpoint = Endpoint::from_shared(site.bases["grpc"].clone()).unwrap();
@@ -89,16 +95,17 @@ async fn ask(
     operation: Operation,
     authorization: Option<&str>,
     target: CallTarget<'_>,
-) -> Result<(), Status> {
+) -> Result<String, Status> {
     let (tenant, id) = (target.tenant.to_owned(), target.task.to_owned());
     match operation {
         Operation::SendMessage => {
-            let request = with(authorization, follow_up(target));
-            client.send_message(request).await.map(drop)
+            let request = with(authorization, message_to(target));
+            client.send_message(request).await.map(text_of)
         }
         Operation::SendStreamingMessage => {
-            let request = with(authorization, follow_up(target));
-            client.send_streaming_message(request).await.map(drop)
+            let request = with(authorization, message_to(target));
+            let events = client.send_streaming_message(request).await?;
+            first_text(events.into_inner()).await
         }
         Operation::GetTask => {
             let request = GetTaskRequest {
@@ -109,7 +116,7 @@ async fn ask(
             client
                 .get_task(with(authorization, request))
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::ListTasks => {
             let request = ListTasksRequest {
@@ -119,7 +126,7 @@ async fn ask(
             client
                 .list_tasks(with(authorization, request))
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::CancelTask => {
             let request = CancelTaskRequest {
@@ -130,21 +137,20 @@ async fn ask(
             client
                 .cancel_task(with(authorization, request))
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::SubscribeToTask => {
             let request = SubscribeToTaskRequest { tenant, id };
-            client
-                .subscribe_to_task(with(authorization, request))
-                .await
-                .map(drop)
+            let request = with(authorization, request);
+            let events = client.subscribe_to_task(request).await?;
+            first_text(events.into_inner()).await
         }
         Operation::GetExtendedAgentCard => {
             let request = GetExtendedAgentCardRequest { tenant };
             client
                 .get_extended_agent_card(with(authorization, request))
                 .await
-                .map(drop)
+                .map(text_of)
         }
         about_configs => ask_of_configs(client, about_configs, authorization, target).await,
     }
@@ -156,7 +162,7 @@ async fn ask_of_configs(
     operation: Operation,
     authorization: Option<&str>,
     target: CallTarget<'_>,
-) -> Result<(), Status> {
+) -> Result<String, Status> {
     let (tenant, task_id) = (target.tenant.to_owned(), target.task.to_owned());
     let config = "c".to_owned();
     match operation {
@@ -173,7 +179,7 @@ async fn ask_of_configs(
             client
                 .create_task_push_notification_config(request)
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::GetTaskPushNotificationConfig => {
             let request = GetTaskPushNotificationConfigRequest {
@@ -185,7 +191,7 @@ async fn ask_of_configs(
             client
                 .get_task_push_notification_config(request)
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::ListTaskPushNotificationConfigs => {
             let request = ListTaskPushNotificationConfigsRequest {
@@ -197,7 +203,7 @@ async fn ask_of_configs(
             client
                 .list_task_push_notification_configs(request)
                 .await
-                .map(drop)
+                .map(text_of)
         }
         Operation::DeleteTaskPushNotificationConfig => {
             let request = DeleteTaskPushNotificationConfigRequest {
@@ -209,7 +215,7 @@ async fn ask_of_configs(
             client
                 .delete_task_push_notification_config(request)
                 .await
-                .map(drop)
+                .map(text_of)
         }
         other => unreachable!("{other:?} is about no configuration"),
     }
@@ -225,12 +231,28 @@ fn with<T>(authorization: Option<&str>, message: T) -> Request<T> {
     request
 }
 
-/// A message to a task.
-fn follow_up(target: CallTarget<'_>) -> SendMessageRequest {
+/// Text of a response, with all its fields.
+fn text_of<T: fmt::Debug>(response: Response<T>) -> String {
+    format!("{:?}", response.into_inner())
+}
+
+/// Text of the first event of a stream.
+async fn first_text<T: fmt::Debug>(mut events: Streaming<T>) -> Result<String, Status> {
+    let first = events.message().await?;
+    Ok(format!("{first:?}"))
+}
+
+/// A message to the target.
+fn message_to(target: CallTarget<'_>) -> SendMessageRequest {
+    // A message of a known id is a repetition.
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let is_new = target.task.is_empty();
+    let skill = HashMap::from([("skill".to_owned(), "who".into())]);
     let content = Some(part::Content::Text("{}".to_owned()));
     let message = Message {
-        message_id: "m".to_owned(),
+        message_id: format!("grpc-{}", NEXT.fetch_add(1, Relaxed)),
         task_id: target.task.to_owned(),
+        metadata: is_new.then(|| to_proto_struct(&skill)),
         role: Role::User.into(),
         parts: vec![Part {
             content,
@@ -262,7 +284,7 @@ fn expected(operation: Operation) -> (Code, bool) {
     }
 }
 
-fn code(result: &Result<(), Status>) -> Code {
+fn code(result: &Result<String, Status>) -> Code {
     result.as_ref().err().map_or(Code::Ok, Status::code)
 }
 
@@ -279,6 +301,80 @@ async fn each_grpc_method_with_each_credential() {
 #[tokio::test]
 async fn each_grpc_method_with_each_certificate() {
     check_methods(TestNode::start_with_certificates().await).await;
+}
+
+/// Goal: over gRPC too, callers get what the rules permit them and nothing else. Method: each operation of A2A and a message to a tool,
+/// at the address's own agent and at a tenant, by a caller who may use everything, one who may use nothing and two who may use a
+/// part.
+#[tokio::test]
+async fn each_grpc_method_with_rules() {
+    let site = rules::start().await;
+    let task = &*site.ids[0]["task"];
+    let messages = [Operation::SendMessage, Operation::SendStreamingMessage];
+    let mut wrong = Vec::new();
+    for tenant in ["", "one"] {
+        for operation in Operation::ALL {
+            wrong.extend(limited_cells(&site, operation, CallTarget { tenant, task }).await);
+        }
+        for operation in messages {
+            let target = CallTarget { tenant, task: "" };
+            wrong.extend(limited_cells(&site, operation, target).await);
+        }
+    }
+    site.end().await;
+    assert!(
+        wrong.is_empty(),
+        "{} cells:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Calls an operation as a caller who may use everything and as each limited one. Returns the wrong cells.
+async fn limited_cells(
+    site: &TestNode,
+    operation: Operation,
+    target: CallTarget<'_>,
+) -> Vec<String> {
+    let (tenant, is_new) = (target.tenant, target.task.is_empty());
+    let (right, is_about_task) = match is_new {
+        true => (Code::Ok, false),
+        false => expected(operation),
+    };
+    let is_card = matches!(operation, Operation::GetExtendedAgentCard);
+    let cell = |who: &str, answer: &Result<String, Status>| {
+        format!("{operation:?} {tenant:?} new: {is_new} / {who}: {answer:?}")
+    };
+    let mut wrong = Vec::new();
+    let served = call(site, operation, site.credential("alice"), target).await;
+    let listed = shown_items(served.as_deref().unwrap_or_default());
+    // The first event of a stream may be without the answer.
+    let has_item = is_card || is_new && matches!(operation, Operation::SendMessage);
+    let shows_item = listed.iter().any(|(item, _)| *item == ServedItem::Who);
+    if code(&served) != right || has_item && !shows_item {
+        wrong.push(cell("alice", &served));
+    }
+    for LimitedCaller { name, items } in &LIMITED {
+        let answer = call(site, operation, site.credential(name), target).await;
+        let should_be = match is_new && !items.contains(&ServedItem::Who) {
+            true => Code::InvalidArgument,
+            false if is_about_task => Code::NotFound,
+            false => right,
+        };
+        let shown = match &answer {
+            Ok(text) => shown_items(text),
+            Err(status) => shown_items(&format!("{status:?}")),
+        };
+        let may_see = |(item, _): &(ServedItem, &str)| items.contains(item);
+        let is_as_ruled = match is_card {
+            true => shown == listed.iter().copied().filter(may_see).collect::<Vec<_>>(),
+            false => shown.iter().all(may_see),
+        };
+        if code(&answer) != should_be || !is_as_ruled {
+            wrong.push(cell(name, &answer));
+        }
+    }
+    wrong
 }
 
 /// Calls each operation with each credential of a node's callers. Fails if a cell is wrong.
@@ -349,6 +445,10 @@ async fn wrong_cells(site: &TestNode, operation: Operation, target: CallTarget<'
         }
     }
     let served = call(site, operation, site.credential("alice"), target).await;
-    wrong.extend(cell("right", code(&served), right));
+    if code(&served) != right {
+        wrong.push(format!(
+            "{operation:?} {tenant:?} / right: {served:?}, not {right:?}"
+        ));
+    }
     wrong
 }

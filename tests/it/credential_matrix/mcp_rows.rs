@@ -54,7 +54,11 @@ const COMPLETE: &str =
 // Of the script.
 const RESOURCE: &str = r#"{"uri":"x:y"}"#;
 const PROMPT: &str = r#"{"name":"x"}"#;
+const RESOURCE_CHANGES: &str = r#"{"notifications":{"resourceSubscriptions":["x:y"]}}"#;
 const LETTER: &str = r#"{"uri":"callboard://messages/{mail}"}"#;
+const MEMBERS: &str = r#"{"name":"get_agent_status","arguments":{}}"#;
+const NEW_LETTER: &str =
+    r#"{"name":"send_message","arguments":{"recipient_agent_id":"corp.bob","message":"hello"}}"#;
 const LEGACY_TASK: &str = r#"{"taskId":"{legacy_task}"}"#;
 const MODERN_TASK: &str = r#"{"taskId":"{modern_task}"}"#;
 const NOTHING: &str = "{}";
@@ -67,7 +71,11 @@ const LEGACY: &[(&str, Server, &str, i64)] = &[
     ("ping", All, NOTHING, 0),
     ("logging/setLevel", All, r#"{"level":"info"}"#, 0),
     ("tools/list", All, NOTHING, 0),
+    ("tools/list", Mail, NOTHING, 0),
+    ("tools/list", Tasks, NOTHING, 0),
     ("tools/call", All, WHO, 0),
+    ("tools/call", Mail, MEMBERS, 0),
+    ("tools/call", Mail, NEW_LETTER, 0),
     ("tools/call", Tasks, WORK_AS_TASK, 0),
     ("resources/list", All, NOTHING, 0),
     ("resources/templates/list", All, NOTHING, 0),
@@ -95,7 +103,11 @@ const LEGACY: &[(&str, Server, &str, i64)] = &[
 const MODERN: &[(&str, Server, &str, i64)] = &[
     ("server/discover", All, NOTHING, 0),
     ("tools/list", All, NOTHING, 0),
+    ("tools/list", Mail, NOTHING, 0),
+    ("tools/list", Tasks, NOTHING, 0),
     ("tools/call", All, WHO, 0),
+    ("tools/call", Mail, MEMBERS, 0),
+    ("tools/call", Mail, NEW_LETTER, 0),
     ("tools/call", Tasks, WORK, 0),
     ("tools/call", Tasks, ANSWER, 0),
     ("resources/list", All, NOTHING, 0),
@@ -112,6 +124,7 @@ const MODERN: &[(&str, Server, &str, i64)] = &[
         r#"{"notifications":{"toolsListChanged":true}}"#,
         0,
     ),
+    ("subscriptions/listen", All, RESOURCE_CHANGES, 0),
     ("tasks/get", Tasks, MODERN_TASK, 0),
     (
         "tasks/update",

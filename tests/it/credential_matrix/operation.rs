@@ -102,13 +102,15 @@ impl MatrixRow {
 
     /// Names of the objects in the request.
     pub fn objects(&self, ids: &Ids) -> Vec<&'static str> {
-        let texts = self.headers.iter().map(|(_, value)| value);
-        let texts: Vec<_> = texts.chain([&self.url, &self.body]).collect();
-        let is_named = |name: &&str| {
-            let placeholder = format!("{{{name}}}");
-            texts.iter().any(|text| text.contains(&placeholder))
-        };
+        let is_named = |name: &&str| self.mentions(&format!("{{{name}}}"));
         ids.keys().copied().filter(is_named).collect()
+    }
+
+    /// Whether a text is in the URL, a header or the body of the request, before objects take the place of their names.
+    pub fn mentions(&self, text: &str) -> bool {
+        let headers = self.headers.iter().map(|(_, value)| value);
+        let mut parts = headers.chain([&self.url, &self.body]);
+        parts.any(|part| part.contains(text))
     }
 
     /// Whether the request names the agent that it is of, besides its credential.

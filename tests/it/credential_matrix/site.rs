@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions};
-use callboard::message::Elicitation;
+use callboard::message::{DataClass, Elicitation};
 use callboard::rpc::{
     AccessControl, BearerVerifier, CertificateClients, ClaimNames, IssuerRegistry, JwsAlgorithm,
     KeySource, ReloadingKeyStore, TokenIssuer, TokenVerifier,
 };
 use callboard::{
-    Agent, ConcurrentHandler, Context, Failure, Handlers, Message, SyncHandler, System,
+    AccessRule, AccessRules, Agent, ConcurrentHandler, Context, Failure, Handlers, Message,
+    SyncHandler, System,
 };
 use rcgen::KeyPair;
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -43,15 +44,16 @@ pub const CALLERS: [(&str, &str); 5] = [
 
 /// Line of a listener behind the proxy of [`forwarded`].
 const PROXIES: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
-/// First cases of the upstream's script: a resource and a prompt.
-const RESOURCE_CASES: &str = r#"
+/// First cases of the upstream's script: descriptions of its tools, a resource and a prompt. No request has the texts of its answers.
+const FIRST_CASES: &str = r#"
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"who","description":"description of who","inputSchema":{"type":"object"}},{"name":"wait","description":"description of wait","inputSchema":{"type":"object"}}]}' ;;
     *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
-    *'"method":"resources/list"'*) say "$id" '{"resources":[{"uri":"x:y","name":"y"}]}' ;;
-    *'"method":"resources/read"'*'"x:y"'*) say "$id" '{"contents":[{"uri":"x:y","text":"y"}]}' ;;
+    *'"method":"resources/list"'*) say "$id" '{"resources":[{"uri":"x:y","name":"resource entry y"}]}' ;;
+    *'"method":"resources/read"'*'"x:y"'*) say "$id" '{"contents":[{"uri":"x:y","text":"resource content y"}]}' ;;
     *'"method":"resources/subscribe"'*) say "$id" '{}' ;;
-    *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"x"}]}' ;;
-    *'"method":"prompts/get"'*) say "$id" '{"messages":[{"role":"user","content":{"type":"text","text":"y"}}]}' ;;
-    *'"method":"completion/complete"'*) say "$id" '{"completion":{"values":[]}}' ;;"#;
+    *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"x","description":"prompt entry x"}]}' ;;
+    *'"method":"prompts/get"'*) say "$id" '{"messages":[{"role":"user","content":{"type":"text","text":"prompt content x"}}]}' ;;
+    *'"method":"completion/complete"'*) say "$id" '{"completion":{"values":["prompt value x"]}}' ;;"#;
 
 /// A tool whose calls may be tasks.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -79,14 +81,14 @@ impl ConcurrentHandler<Ask> for Worker {
     ) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
             let form = Elicitation::form("Which one?", json!({ "type": "object" }));
-            cx.elicit(form).await.map(|_| "done".to_owned())
+            cx.elicit(form).await.map(|_| "answer of ask".to_owned())
         }
     }
 }
 
 impl SyncHandler<Work> for Worker {
     fn handle(&mut self, _: Work, _: &mut Context) -> String {
-        "done".to_owned()
+        "answer of work".to_owned()
     }
 }
 
@@ -151,7 +153,7 @@ pub struct TestNode {
     _issuers: Vec<TestIssuer>,
     _endpoint: IntrospectionServer,
     /// An MCP server whose agent has tasks of its own and asks, which no agent of the topology does.
-    _task_server: (System, Listening),
+    task_server: (System, Listening),
     /// Streams of the callers, which end with this.
     streams: Vec<Response>,
     http: Client,
@@ -180,17 +182,8 @@ impl TestNode {
         let home = Home::new();
         let robot = prepare(&home).await;
 
-        let claims = |who: &str, scope: &str| {
-            let mut claims = issuer.claims(AUDIENCE);
-            (claims["sub"], claims["scope"]) = (who.into(), scope.into());
-            claims
-        };
-        let good = |(who, scope)| {
-            let scope = format!("{LISTENER_SCOPE} {scope}");
-            let token = key.token(&claims(who, scope.trim_end()));
-            (who, format!("Bearer {token}"))
-        };
-        let tokens: BTreeMap<_, _> = CALLERS.into_iter().map(good).collect();
+        let claims = |who: &str, scope: &str| token_claims(&issuer, who, scope);
+        let tokens = caller_tokens(&issuer, &key, CALLERS);
         let withdrawn = retired.token(&claims("alice", LISTENER_SCOPE));
 
         let opaque = "opaque-0123456789".to_owned();
@@ -276,6 +269,36 @@ impl TestNode {
         site
     }
 
+    /// Starts a node with rules about who may use what, and callers with tokens: those of the matrix, and `others` with their scopes,
+    /// who have no objects.
+    pub async fn start_with_rules(
+        rules: &str,
+        others: impl IntoIterator<Item = (&'static str, &'static str)>,
+    ) -> Self {
+        let key = SigningKey::new("k1", "ES256");
+        let issuer = TestIssuer::with_keys(&[&key]).await;
+        let keys = json!({ "keys": [key.jwk()] }).to_string();
+        issuer.set("/later", 200, &keys);
+        let tokens = caller_tokens(&issuer, &key, CALLERS.into_iter().chain(others));
+        let endpoint = IntrospectionServer::start().await;
+        let home = Home::new();
+        prepare(&home).await;
+        let topology = topology(&home, &issuer, "/jwks", &endpoint, PROXIES);
+        let (running, listening) = started(&home, &format!("{topology}{rules}")).await;
+        let bases = bases_of(&listening);
+        let token = tokens["alice"].strip_prefix("Bearer ").unwrap();
+        until_answered(&bases, "corp.alice", token, true).await;
+        let mut site = Self {
+            tokens,
+            ..Self::serving(home, running, bases, vec![issuer], endpoint, None)
+        };
+        let (system, _) = &site.task_server;
+        let rules = Arc::new(access_rules(rules));
+        system.policy().set_access_rules(Some(rules));
+        site.open_objects().await;
+        site
+    }
+
     /// A node that serves, without credentials and objects of its callers.
     fn serving(
         home: Home,
@@ -297,7 +320,7 @@ impl TestNode {
             running,
             _issuers: issuers,
             _endpoint: endpoint,
-            _task_server: (system, tasks),
+            task_server: (system, tasks),
             streams: Vec::new(),
             http: Client::new(),
             bases,
@@ -355,41 +378,48 @@ impl TestNode {
         response
     }
 
+    /// Opens a session of each kind for a caller. Returns their ids.
+    pub async fn open_sessions(&mut self, who: &str) -> Ids {
+        let mut ids = Ids::new();
+        for (name, base, path) in [
+            ("session", "mcp", "/mcp"),
+            ("ended", "mcp", "/mcp"),
+            ("named_session", "mcp", "/agents/one/mcp"),
+            ("named_ended", "mcp", "/agents/one/mcp"),
+            ("patients_session", "mcp", "/agents/patients/mcp"),
+            ("room_session", "mcp", "/agents/room/mcp"),
+            ("tasks_session", "tasks", "/mcp"),
+        ] {
+            let url = format!("{}{path}", self.bases[base]);
+            let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params() });
+            let opened = self.ask(who, self.post(&url).json(&hello)).await;
+            let id = opened.headers()["mcp-session-id"].to_str().unwrap();
+            ids.insert(name, id.to_owned());
+        }
+        for (name, path) in [("sse", "/sse"), ("named_sse", "/agents/one/sse")] {
+            let open = self.http.get(format!("{}{path}", self.bases["mcp"]));
+            let open = open.header("accept", "text/event-stream");
+            let mut stream = self.ask(who, open).await;
+            let first = soon("an event", stream.chunk()).await.unwrap().unwrap();
+            let first = String::from_utf8(first.to_vec()).unwrap();
+            let (_, id) = first.split_once("session=").unwrap();
+            let id = id.split_whitespace().next().unwrap();
+            ids.insert(name, id.to_owned());
+            self.streams.push(stream);
+        }
+        ids
+    }
+
     /// Gives alice an object of each kind, and bob sessions.
     async fn open_objects(&mut self) {
         for (at, who) in ["alice", "bob"].into_iter().enumerate() {
-            for (name, base, path) in [
-                ("session", "mcp", "/mcp"),
-                ("ended", "mcp", "/mcp"),
-                ("named_session", "mcp", "/agents/one/mcp"),
-                ("named_ended", "mcp", "/agents/one/mcp"),
-                ("patients_session", "mcp", "/agents/patients/mcp"),
-                ("room_session", "mcp", "/agents/room/mcp"),
-                ("tasks_session", "tasks", "/mcp"),
-            ] {
-                let url = format!("{}{path}", self.bases[base]);
-                let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params() });
-                let opened = self.ask(who, self.post(&url).json(&hello)).await;
-                let id = opened.headers()["mcp-session-id"].to_str().unwrap();
-                self.ids[at].insert(name, id.to_owned());
-            }
-            for (name, path) in [("sse", "/sse"), ("named_sse", "/agents/one/sse")] {
-                let open = self.http.get(format!("{}{path}", self.bases["mcp"]));
-                let open = open.header("accept", "text/event-stream");
-                let mut stream = self.ask(who, open).await;
-                let first = soon("an event", stream.chunk()).await.unwrap().unwrap();
-                let first = String::from_utf8(first.to_vec()).unwrap();
-                let (_, id) = first.split_once("session=").unwrap();
-                let id = id.split_whitespace().next().unwrap();
-                self.ids[at].insert(name, id.to_owned());
-                self.streams.push(stream);
-            }
+            self.ids[at] = self.open_sessions(who).await;
         }
         for (who, _) in CALLERS {
             let agents = self.http.get(format!("{}/api/agents", self.bases["mail"]));
             self.ask(who, agents).await;
         }
-        let letter = json!({ "recipient_agent_id": "corp.alice", "message": "hello" });
+        let letter = json!({ "recipient_agent_id": "corp.alice", "message": "text of the letter" });
         let send = self.post(&format!("{}/api/send_message", self.bases["mail"]));
         let sent = self.ask("dave", send.json(&letter)).await;
         let id = sent.headers()["x-message-id"].to_str().unwrap().to_owned();
@@ -428,6 +458,34 @@ impl TestNode {
         let post = self.http.post(url);
         post.header("accept", "application/json, text/event-stream")
     }
+}
+
+/// Claims of a caller's token with these scopes.
+fn token_claims(issuer: &TestIssuer, who: &str, scopes: &str) -> Value {
+    let mut claims = issuer.claims(AUDIENCE);
+    (claims["sub"], claims["scope"]) = (who.into(), scopes.into());
+    claims
+}
+
+/// Values of `Authorization` by caller, with tokens of the callers' scopes and that of the listeners.
+fn caller_tokens(
+    issuer: &TestIssuer,
+    key: &SigningKey,
+    callers: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> BTreeMap<&'static str, String> {
+    let token = |(who, scopes): (&'static str, &str)| {
+        let scopes = format!("{LISTENER_SCOPE} {scopes}");
+        let token = key.token(&token_claims(issuer, who, scopes.trim_end()));
+        (who, format!("Bearer {token}"))
+    };
+    callers.into_iter().map(token).collect()
+}
+
+/// Rules of a topology, for a system of this process.
+fn access_rules(topology: &str) -> AccessRules {
+    let read: toml::Value = toml::from_str(topology).unwrap();
+    let rules: Vec<AccessRule> = read["policy"]["rules"].clone().try_into().unwrap();
+    AccessRules::new(rules, Arc::new(|_| DataClass::Public)).unwrap()
 }
 
 /// Names of those of the bad tokens that the matrix has.
@@ -478,10 +536,10 @@ async fn prepare(home: &Home) -> String {
 
 /// An upstream with a tool, a resource and a prompt.
 fn upstream(home: &Home) -> String {
-    let declared = script(home, "one", "one");
+    let declared = script(home, "one", "answer of one");
     let text = fs::read_to_string(home.path("server.sh")).unwrap();
     let (start, cases) = text.split_once(" in\n").unwrap();
-    home.write("server.sh", &format!("{start} in{RESOURCE_CASES}\n{cases}"));
+    home.write("server.sh", &format!("{start} in{FIRST_CASES}\n{cases}"));
     declared
 }
 
@@ -628,6 +686,7 @@ fn task_server(
         ..McpServerOptions::default()
     };
     let system = System::start(1).unwrap();
-    let listening = mcp::serve_with(system.spawn(Worker), options, &listen);
+    let worker = system.prepare_with(|| Worker).label("worker").spawn();
+    let listening = mcp::serve_with(worker, options, &listen);
     (system, listening)
 }
