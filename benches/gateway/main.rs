@@ -2,6 +2,8 @@
 //! `mcp-proxy`, and no gateway at all. Each server is a process of its own; what it uses is read from `/proc`.
 //!
 //! `cargo bench --bench gateway -- [--rounds N] [--only CONNECTIONS] [--callboard PROGRAM] [--mcp-proxy PROGRAM] [--check]`
+//!
+//! Without `--mcp-proxy`, that one isn't measured. With `--only`, memory isn't.
 
 #[path = "../echo.rs"]
 mod echo;
@@ -12,6 +14,7 @@ mod issuer;
 #[path = "../kit.rs"]
 mod kit;
 mod table;
+mod topology;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -19,11 +22,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use echo::{Client, Endpoint, Era, Process};
-use issuer::{SigningKey, now_s};
 use kit::{Measured, calls, resident};
 use rand::seq::SliceRandom;
-use serde_json::json;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use topology::WrittenTopology;
 
 /// Calls a round, over all connections.
 const CALLS: u64 = 16_000;
@@ -33,6 +36,8 @@ const CALLS_ALONE: u64 = 6_000;
 const WARM_UP_CALLS: u64 = 2_048;
 /// Idle clients when memory is looked at, each with a session or at least a connection, and one call behind it.
 const IDLE_CLIENTS: usize = 1_000;
+/// Idle clients that make their call at the same time.
+const CALLS_AT_ONCE: usize = 32;
 
 /// One row of the table.
 pub struct Row {
@@ -74,15 +79,21 @@ pub enum Contestant {
     Callboard,
     /// Ours, whose clients send access tokens.
     CallboardTokens,
+    /// Ours, with an audit entry for each call.
+    CallboardAudit,
+    /// Ours, with such an audit, rules, rate limits and pinned tools.
+    CallboardPolicies,
 }
 
 impl Contestant {
     /// All of them, in the order of the table's columns.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::Direct,
         Self::McpProxy,
         Self::Callboard,
         Self::CallboardTokens,
+        Self::CallboardAudit,
+        Self::CallboardPolicies,
     ];
 
     /// The era of its clients in `row`. mcp-proxy knows sessions only, towards either side.
@@ -110,11 +121,12 @@ pub struct Memory {
 struct Arguments {
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Rows with this in their title only.
+    /// Rows with this in their title only, and no memory.
     #[arg(long)]
     only: Option<String>,
     #[arg(long, default_value = env!("CARGO_BIN_EXE_callboard"))]
     callboard: PathBuf,
+    /// Program of the crate `mcp-proxy`. Without it, that one isn't measured.
     #[arg(long)]
     mcp_proxy: Option<PathBuf>,
     /// Fail where a mark is missed.
@@ -164,19 +176,8 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
         }
         missed |= table::row(row, &measured.map(|rounds| Measured::median(&rounds)));
     }
-    table::begin_memory();
-    for (era, title) in [
-        (Era::Legacy, "legacy clients"),
-        (Era::Modern, "modern clients"),
-    ] {
-        let with_memory = [Contestant::McpProxy, Contestant::Callboard];
-        for contestant in contestants().filter(|who| with_memory.contains(who)) {
-            if contestant == Contestant::McpProxy && era == Era::Modern {
-                continue;
-            }
-            let used = runtime.block_on(memory(era, contestant, arguments));
-            missed |= table::memory(title, contestant, used)?;
-        }
+    if arguments.only.is_none() {
+        missed |= bench_memory(&runtime, arguments)?;
     }
     if missed {
         println!("\nshort of the mark");
@@ -184,20 +185,22 @@ fn bench(arguments: &Arguments) -> Result<bool, String> {
     Ok(missed && arguments.check)
 }
 
-/// How a listener takes the tokens of [`access_token`].
-const AUTH: &str = "[listener.auth]\n[[listener.auth.issuer]]\nname = \"bench\"\nissuer = \"https://issuer.example\"\n\
-                    jwks = \"jwks.json\"\naudiences = [\"bench\"]\n";
-
-/// Makes a key, writes its public part to `jwks.json` in a folder, and returns an access token that is valid
-/// for a day.
-fn access_token(folder: &Path) -> Result<String, String> {
-    let key = SigningKey::new("k", "EdDSA");
-    let jwks = json!({ "keys": [key.jwk()] }).to_string();
-    std::fs::write(folder.join("jwks.json"), jwks).map_err(|e| e.to_string())?;
-    let now = now_s();
-    Ok(key.token(&json!({
-        "iss": "https://issuer.example", "aud": "bench", "sub": "client", "iat": now, "exp": now + 86_400,
-    })))
+/// Prints the table of memory. Returns whether a mark is missed.
+fn bench_memory(runtime: &Runtime, arguments: &Arguments) -> Result<bool, String> {
+    let mut missed = false;
+    table::begin_memory();
+    for (era, title) in [
+        (Era::Legacy, "legacy clients"),
+        (Era::Modern, "modern clients"),
+    ] {
+        if era == Era::Legacy && arguments.mcp_proxy.is_some() {
+            let used = runtime.block_on(memory(era, Contestant::McpProxy, arguments));
+            missed |= table::memory(title, Contestant::McpProxy, used)?;
+        }
+        let used = runtime.block_on(memory(era, Contestant::Callboard, arguments));
+        missed |= table::memory(title, Contestant::Callboard, used)?;
+    }
+    Ok(missed)
 }
 
 /// The servers of a round, ended when this is dropped.
@@ -211,62 +214,21 @@ struct Served {
 impl Served {
     fn start(contestant: Contestant, upstream: Era, programs: &Arguments) -> Result<Self, String> {
         let folder = TempDir::new().map_err(|e| e.to_string())?;
-        let file = folder.path().join("gateway.toml");
-        let write = |text: String| std::fs::write(&file, text).map_err(|e| e.to_string());
         let echo = Process::serving("echo")?;
         let url = format!("http://{}{}", echo.endpoint.address, echo.endpoint.path);
         let gateway = match (contestant, &programs.mcp_proxy) {
-            (Contestant::Callboard | Contestant::CallboardTokens, _) => {
-                let token = match contestant {
-                    Contestant::CallboardTokens => Some(access_token(folder.path())?),
-                    _ => None,
-                };
-                let access = token
-                    .as_ref()
-                    .map_or("anonymous = \"operator\"\n", |_| AUTH);
-                let era = if upstream == Era::Legacy {
-                    "legacy"
-                } else {
-                    "modern"
-                };
-                write(format!(
-                    "[node]\nname = \"gateway\"\n\n[[upstream]]\nid = \"upstream\"\nurl = \"{url}\"\nera = \"{era}\"\n\n\
-                     [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n{access}"
-                ))?;
+            (Contestant::Direct, _) | (Contestant::McpProxy, None) => None,
+            (Contestant::McpProxy, Some(program)) => {
+                Some(start_mcp_proxy(program, &url, folder.path())?)
+            }
+            _ => {
+                let written = WrittenTopology::write(contestant, upstream, &url, folder.path())?;
                 let mut command = Command::new(&programs.callboard);
-                let command = command.arg("serve").arg(&file).arg("--lifeline");
+                let command = command.arg("serve").arg(&written.file).arg("--lifeline");
                 let mut process = Process::announced(command)?;
-                process.endpoint.token = token;
+                process.endpoint.token = written.token;
                 Some(process)
             }
-            // The crate `mcp-proxy`, with one backend and all else as it is by default.
-            (Contestant::McpProxy, Some(program)) => {
-                // It can't say which port it got: one that was free a moment ago.
-                let free =
-                    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-                let address = free.map_err(|e| e.to_string())?;
-                let port = address.port();
-                write(format!(
-                    "[proxy]\nname = \"gateway\"\nseparator = \"_\"\n\n[proxy.listen]\nhost = \"127.0.0.1\"\nport = {port}\n\n\
-                     [[backends]]\nname = \"up\"\ntransport = \"http\"\nurl = \"{url}\"\n"
-                ))?;
-                let mut command = Command::new(program);
-                command
-                    .arg("--config")
-                    .arg(&file)
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null());
-                Some(Process::at(
-                    &mut command,
-                    Endpoint {
-                        address,
-                        path: "/",
-                        tool: "up_echo",
-                        token: None,
-                    },
-                )?)
-            }
-            _ => None,
         };
         Ok(Self {
             echo,
@@ -281,6 +243,35 @@ impl Served {
     }
 }
 
+/// Starts the crate `mcp-proxy`, with one backend and all else as it is by default.
+fn start_mcp_proxy(program: &Path, url: &str, folder: &Path) -> Result<Process, String> {
+    // It can't say which port it got: one that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.map_err(|e| e.to_string())?;
+    let port = address.port();
+    let text = format!(
+        "[proxy]\nname = \"gateway\"\nseparator = \"_\"\n\n[proxy.listen]\nhost = \"127.0.0.1\"\nport = {port}\n\n\
+         [[backends]]\nname = \"up\"\ntransport = \"http\"\nurl = \"{url}\"\n"
+    );
+    let file = folder.join("gateway.toml");
+    std::fs::write(&file, text).map_err(|e| e.to_string())?;
+    let mut command = Command::new(program);
+    command
+        .arg("--config")
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Process::at(
+        &mut command,
+        Endpoint {
+            address,
+            path: "/",
+            tool: "up_echo",
+            token: None,
+        },
+    )
+}
+
 async fn one_round(
     row: &Row,
     contestant: Contestant,
@@ -290,6 +281,8 @@ async fn one_round(
     let front = served.front();
     let mut clients =
         Client::open_all(&front.endpoint, contestant.client(row), row.connections).await?;
+    // With `pin`, tools are approved by the first list, which the first call asks for.
+    calls(&mut clients[..1], 1).await?;
     let total = if row.connections == 1 {
         CALLS_ALONE
     } else {
@@ -308,7 +301,11 @@ async fn memory(era: Era, contestant: Contestant, programs: &Arguments) -> Resul
     drop(few);
     let loaded = resident(id)?;
     let mut many = Client::open_all(&front.endpoint, era, IDLE_CLIENTS).await?;
-    calls(&mut many, IDLE_CLIENTS as u64).await?;
+    // A principal's calls that may wait for a place in the gateway are limited.
+    for some in many.chunks_mut(CALLS_AT_ONCE) {
+        let count = some.len() as u64;
+        calls(some, count).await?;
+    }
     Ok(Memory {
         start,
         loaded,
