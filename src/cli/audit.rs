@@ -240,7 +240,7 @@ async fn show_calls(arguments: CallsArguments) -> CommandResult {
         since: since.map(time_before),
         lines_max: limit.unwrap_or(AUDIT_LINES_DEFAULT),
     };
-    let calls = store
+    let (calls, lost) = store
         .with_store(async |visitor| visitor.audit_calls(&filter).await)
         .await?;
     let printer = RowPrinter::with_heading(json, "AT\tPRINCIPAL\tAGENT\tTOOL\tOUTCOME\tMS\tCALL")?;
@@ -262,6 +262,11 @@ async fn show_calls(arguments: CallsArguments) -> CommandResult {
         printer.print_row(&object, || {
             escape_cells(&[&at, principal, agent, tool, outcome, &ms.to_string(), call])
         })?;
+    }
+    if lost > 0 {
+        output::print_note(format_args!(
+            "{lost} calls of this time have no line: too many lines waited, or the store refused them"
+        ));
     }
     Ok(EXIT_ANSWERED)
 }

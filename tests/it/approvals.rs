@@ -150,10 +150,28 @@ async fn approved_by_somebody_else() {
     let text = topology(&home);
     let (running, listening) = started(&home, &text).await;
     let [two, desk] = ["/two/mcp", "/desk/mcp"].map(|end| address_of(&listening, end));
+    let able = json!({ "elicitation": { "form": {} } });
     let decide = async |who: &KeyClient, desk: &str, id: &Value| {
-        let params =
-            json!({ "name": "decide_approval", "arguments": { "id": id, "approve": true } });
-        who.mcp(desk, "tools/call", params).await.to_string()
+        let arguments = json!({ "id": id, "approve": true });
+        let mut params = json!({ "name": "decide_approval", "arguments": arguments });
+        // Without a person nobody approves.
+        let unable = who.mcp(desk, "tools/call", params.clone()).await;
+        assert!(is_refused(&unable), "{unable}");
+        let asked = who
+            .mcp_with(desk, &able, "tools/call", params.clone())
+            .await;
+        let Some(requests) = asked["result"]["inputRequests"].as_object() else {
+            return asked.to_string();
+        };
+        let (key, request) = requests.iter().next().unwrap();
+        let message = request["params"]["message"].as_str().unwrap();
+        let shown = "api_key:bob wants to run the tool who of two with these arguments: {}";
+        assert_eq!(message, shown);
+        let answer = json!({ "action": "accept", "content": { "approve": true } });
+        params["requestState"] = asked["result"]["requestState"].clone();
+        params["inputResponses"] = json!({ key: answer });
+        let decided = who.mcp_with(desk, &able, "tools/call", params).await;
+        decided.to_string()
     };
     let deciding = async {
         let [pending] = &waiting(&home).await[..] else {
@@ -218,6 +236,7 @@ async fn approved_by_somebody_else() {
         ("approval.requested", 3),
         ("approval.used", 2),
         ("approval.decided", 1),
+        ("approval.denied", 1),
         ("denied", 1),
     ] {
         let shown = home.run(&[&audit[..], &[event]].concat()).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kit::gateway::{
     A2A, KeyClient, MCP, NODE, address_of, end, is_refused, reloaded, said, script, started,
 };
-use crate::kit::{Home, a2a, found};
+use crate::kit::{Home, a2a, found, mcp, soon};
 
 const KEYED: &str = "keys = \"keys.toml\"\n";
 
@@ -42,6 +42,14 @@ fn address<'a>(listening: &'a [(String, String)], agent: &str) -> &'a str {
     &found.next().unwrap().1
 }
 
+/// Returns the status of an answer, and the seconds of its header `Retry-After`.
+async fn status_and_wait(request: reqwest::RequestBuilder) -> (u16, Option<u64>) {
+    let response = soon("an answer", request.send()).await.unwrap();
+    let header = response.headers().get("retry-after");
+    let wait_s = header.map(|seconds| seconds.to_str().unwrap().parse().unwrap());
+    (response.status().as_u16(), wait_s)
+}
+
 /// Goal: the call after the last is refused with the reset time, by whatever address the tool is reached; others, and
 /// other tools and lists, aren't bound; the count outlives a restart and a changed limit. Method: two keys at two
 /// upstreams; a restart and a reload.
@@ -67,14 +75,25 @@ async fn calls_have_a_quota() {
     assert_eq!(error["data"]["quota"], "who");
     let resets_at = error["data"]["resets_at"].as_str().unwrap();
     assert!(resets_at.ends_with("-01T00:00:00.000Z") && why.ends_with(resets_at));
-    assert!(error["data"]["retry_after_s"].as_u64().unwrap() > 0);
+    let told_s = error["data"]["retry_after_s"].as_u64().unwrap();
+    let two_a2a = address_of(&listening, "/two/a2a");
+    let params = json!({ "name": "who", "arguments": {} });
+    for request in [
+        mcp::request(two, &json!({}), "tools/call", params),
+        a2a::request(two_a2a, "SendMessage", a2a::for_skill("who", false)),
+    ] {
+        let (status, wait_s) = status_and_wait(alice.signed(request)).await;
+        assert_eq!(status, 200);
+        assert!((1..=told_s).contains(&wait_s.unwrap()), "{wait_s:?}");
+    }
     for (url, tool) in [(all, "one__who"), (one, "who")] {
         let refused = alice.call(url, tool).await;
         assert!(is_refused(&refused), "{refused}");
         assert!(refused.to_string().contains(resets_at), "{refused}");
     }
-    let asked = alice.ask(address_of(&listening, "/two/a2a"), "who").await;
-    assert!(asked.to_string().contains("resets at"), "{asked}");
+    let asked = alice.ask(two_a2a, "who").await.to_string();
+    assert!(asked.contains("resets at"), "{asked}");
+    assert!(asked.contains("google.rpc.RetryInfo"), "{asked}");
     assert_eq!(alice.tools(one).await, ["who", "wait"]);
     assert_eq!(said(&bob.call(one, "who").await), "one");
     let used = stored(&home, "api_key:alice", "calls", 3).await;
@@ -98,10 +117,32 @@ async fn calls_have_a_quota() {
     let list = ["quotas", "list", "--topology", "n.toml"];
     let is_listed = async || {
         let listed = home.run(&list).await.with(0, "");
-        let line = format!("who\tapi_key:alice\tcalls 4/4\tresets {resets_at}\n");
+        let line = format!("who\tapi_key:alice\t4/4\t-\t-\t{resets_at}\n");
         listed.out.contains(&line).then_some(())
     };
     found("the usage after the reload", is_listed).await;
+    end(running, &home).await;
+}
+
+/// Goal: mail that a quota refuses is answered 429, with the time to wait. Method: two messages of a principal that
+/// may send one.
+#[tokio::test]
+async fn mail_has_a_quota() {
+    let home = Home::new();
+    let dave = KeyClient::new(&home, "dave", &[]).await;
+    let room = "[[agent]]\nkind = \"mailroom\"\nid = \"room\"\n\
+        [[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"room\"\n";
+    let quota = "[[policy.quotas]]\nid = \"mail\"\nwindow = \"month\"\ntools = [\"send_message\"]\ncalls = 1\n";
+    let text = format!("{NODE}[store]\n{room}{KEYED}{quota}");
+    let (running, listening) = started(&home, &text).await;
+    let url = format!("{}/api/send_message", address(&listening, "room"));
+    let letter = json!({ "recipient_agent_id": "dave", "message": "hello" });
+    for expected in [200, 429] {
+        let post = reqwest::Client::new().post(&url).json(&letter);
+        let request = dave.signed(post.header("x-agent-id", "dave"));
+        let (status, wait_s) = status_and_wait(request).await;
+        assert_eq!((status, wait_s.is_some()), (expected, expected == 429));
+    }
     end(running, &home).await;
 }
 

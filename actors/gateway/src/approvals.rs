@@ -3,14 +3,15 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use callboard_macros::Message;
-use callboard_message::Failure;
 use callboard_message::time::format_rfc3339;
+use callboard_message::{Elicitation, Failure, FailureKind};
 use callboard_runtime::{
-    Agent, AgentProfile, Approval, ApprovalDecision, ApprovalError, AuditEntry, ConcurrentHandler,
-    Context, Handlers, approvals, decide_approval, visible,
+    Agent, Approval, ApprovalDecision, ApprovalError, AuditEntry, ConcurrentHandler, Context,
+    Handlers, approvals, decide_approval, find_approval, visible,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// Maximum number of uses in one list. The oldest are listed; the rest are counted. Fixed.
 pub const APPROVALS_LISTED_MAX: usize = 50;
@@ -23,7 +24,7 @@ const APPROVAL_HANDLERS_MAX: u32 = 16;
 #[serde(deny_unknown_fields)]
 pub struct ListApprovals {}
 
-/// Approves or denies a use of a tool. Read its tool, arguments and requester before.
+/// Approves or denies a use of a tool. Before it is approved, you are asked and see its tool, arguments and requester.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "decide_approval", reply = DecidedApproval, fallible, title = "Decide about an approval", destructive = true, open_world = false)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +58,9 @@ pub struct PendingApproval {
     pub agent: String,
     /// Tool.
     pub tool: String,
+    /// Purpose that the requester states; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub purpose: String,
     /// Arguments, as JSON. Control and invisible characters are escaped.
     #[debug(skip)]
     pub arguments: String,
@@ -89,6 +93,7 @@ impl From<&Approval> for PendingApproval {
             )),
             agent: visible(&approval.agent),
             tool: visible(&approval.tool),
+            purpose: visible(&approval.purpose),
             arguments: visible(&approval.arguments),
             rule: approval.rule.clone(),
             requested_at: to_text(approval.requested_s),
@@ -111,11 +116,6 @@ impl Agent for Approvals {
         on.concurrent::<ListApprovals>(APPROVAL_HANDLERS_MAX);
         on.concurrent::<DecideApproval>(APPROVAL_HANDLERS_MAX);
     }
-
-    /// Returns the agent's profile: a decision isn't abandoned half way.
-    fn profile() -> AgentProfile {
-        AgentProfile::default()
-    }
 }
 
 impl ConcurrentHandler<ListApprovals> for Approvals {
@@ -126,7 +126,8 @@ impl ConcurrentHandler<ListApprovals> for Approvals {
     ) -> impl Future<Output = Result<ApprovalList, Failure>> + Send + 'static {
         async move {
             let pending = approvals(&*cx.system().store().kv, cx.principal()).await;
-            let pending = pending.map_err(|error| Failure::unavailable(error.to_string()))?;
+            let pending =
+                pending.map_err(|error| to_failure(&ApprovalError::Store(error.into())))?;
             let listed = pending.iter().take(APPROVALS_LISTED_MAX);
             Ok(ApprovalList {
                 approvals: listed.map(PendingApproval::from).collect(),
@@ -149,12 +150,16 @@ impl ConcurrentHandler<DecideApproval> for Approvals {
                 reason,
             } = decision;
             let is_approved = approve;
+            let (store, by) = (&*cx.system().store().kv, cx.principal());
+            if is_approved {
+                let wanted = find_approval(store, &id, by).await;
+                until_confirmed(&cx, &wanted.map_err(|error| to_failure(&error))?).await?;
+            }
             let decision = ApprovalDecision {
                 is_approved,
                 reason,
             };
-            let by = cx.principal();
-            let decided = decide_approval(&*cx.system().store().kv, &id, decision, by).await;
+            let decided = decide_approval(store, &id, decision, by).await;
             let decided = decided.map_err(|error| to_failure(&error))?;
             let entry = AuditEntry::new("approval.decided")
                 .with_agent(decided.agent.clone())
@@ -172,11 +177,46 @@ impl ConcurrentHandler<DecideApproval> for Approvals {
     }
 }
 
+/// Asks the person at the caller, who sees what would run.
+///
+/// # Errors
+/// `NoResponder` if the caller can't ask a person; `Rejected` if the person doesn't approve.
+async fn until_confirmed(cx: &Context, wanted: &Approval) -> Result<(), Failure> {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "approve": { "type": "boolean", "title": "Let the tool run, once, with these arguments", "default": false }
+        },
+        "required": ["approve"]
+    });
+    let asked = cx
+        .elicit(Elicitation::form(wanted.describe(), schema))
+        .await;
+    let answer = asked.map_err(|failure| match failure.kind {
+        FailureKind::NoResponder => Failure::no_responder(
+            "a person must see what is approved: use a client that can ask its user (elicitation), or `callboard approvals approve`",
+        ),
+        _ => failure,
+    })?;
+    match answer
+        .content()
+        .is_some_and(|content| content["approve"] == true)
+    {
+        true => Ok(()),
+        false => Err(Failure::rejected(
+            "the person at the client didn't approve: nothing has been decided",
+        )),
+    }
+}
+
 fn to_failure(error: &ApprovalError) -> Failure {
     let text = error.to_string();
     match error {
         ApprovalError::Own => Failure::denied(text),
-        ApprovalError::Store(_) => Failure::unavailable(text),
+        ApprovalError::Store(error) => {
+            callboard_message::log::error!(%error, "the approvals can't be read or written");
+            Failure::unavailable("the node can't read or write approvals: try again later")
+        }
         ApprovalError::Reason => Failure::invalid(text),
         _ => Failure::not_found(text),
     }

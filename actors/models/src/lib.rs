@@ -19,7 +19,7 @@ mod tests;
 mod usage_ledger;
 mod wire;
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -316,8 +316,8 @@ impl ModelInner {
         quotas.reserve(&system.store().kv, cx.principal(), id).await
     }
 
-    /// Asks the provider and reports progress to the caller. Records the usage so far at each piece
-    /// of the answer, so that a dropped request is counted too.
+    /// Asks the provider and reports progress to the caller. Records the usage so far at the beginning
+    /// and at each piece of the answer, so that a dropped request is counted too.
     ///
     /// # Errors
     /// The provider's failure, as [`ProviderFailure::to_failure`].
@@ -337,7 +337,11 @@ impl ModelInner {
             },
             AnswerStreamer::if_requested(request, cx),
         );
+        // A request that is cancelled before its answer begins costs its input.
+        grant.record_usage(AnswerDraft::default().usage(request));
+        let has_begun = AtomicBool::new(false);
         let pieces = |draft: &AnswerDraft| {
+            has_begun.store(true, Relaxed);
             grant.record_usage(draft.usage(request));
             match &shown {
                 Some(shown) => shown.send_new_text(&draft.text),
@@ -349,10 +353,15 @@ impl ModelInner {
             tokens_max,
             on_piece: &pieces,
         };
-        provider
-            .answer(&once, end)
-            .await
-            .map_err(|trouble| trouble.to_failure())
+        provider.answer(&once, end).await.map_err(|trouble| {
+            use ProviderFailure::{Disconnected, IdleTimeout, TimedOut};
+            let may_be_read = matches!(trouble, Disconnected | IdleTimeout | TimedOut);
+            // The provider has refused the request, or didn't get it.
+            if !has_begun.load(Relaxed) && !may_be_read {
+                grant.record_usage(TokenCounts::default());
+            }
+            trouble.to_failure()
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -20,7 +21,49 @@ pub const AUDIT_QUEUED_MAX: usize = 4_096;
 pub const CALLS_EVENT: &str = "calls";
 /// Name of the detail with the lines of an entry of [`CALLS_EVENT`]. Each is a call: time in Unix milliseconds,
 /// kind and id of the principal, agent, tool, outcome, milliseconds, and id of the call, with spaces in between.
+/// Names are as [`call_line_name`] returns them.
 pub const CALLS_LINES_DETAIL: &str = "lines";
+/// Maximum length of a name in a line about a call, in bytes. A longer one is cut, and ends with a part of its hash.
+const CALL_NAME_BYTES_MAX: usize = 128;
+/// Number of hexadecimal digits of the hash at the end of a cut name.
+const CUT_NAME_DIGITS: usize = 8;
+
+/// Returns a name as lines about calls have it, so that different names stay different: spaces, control
+/// characters, `"`, `\`, `%` and `~` are percent-encoded. If it has more than 128 bytes then, it is cut, and ends
+/// with `~` and 8 hexadecimal digits of the SHA-256 of the whole name. An empty name is `-`.
+pub fn call_line_name(name: &str) -> Cow<'_, str> {
+    let is_plain =
+        |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\\' | '%' | '~');
+    if name.is_empty() {
+        return Cow::Borrowed("-");
+    }
+    if name.len() <= CALL_NAME_BYTES_MAX && name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let mut encoded = String::with_capacity(CALL_NAME_BYTES_MAX);
+    let mut cut = 0;
+    for c in name.chars() {
+        if is_plain(c) {
+            encoded.push(c);
+        } else {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                // Writing to a text can't fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+        if encoded.len() < CALL_NAME_BYTES_MAX - CUT_NAME_DIGITS {
+            cut = encoded.len();
+        } else if encoded.len() > CALL_NAME_BYTES_MAX {
+            let mut hash = encode_hex(&Sha256::digest(name));
+            hash.truncate(CUT_NAME_DIGITS);
+            encoded.truncate(cut);
+            encoded.push('~');
+            encoded.push_str(&hash);
+            break;
+        }
+    }
+    Cow::Owned(encoded)
+}
 
 /// Append-only store of audit entries.
 #[async_trait]
@@ -278,5 +321,30 @@ impl AuditStore for MemoryAuditStore {
 
     fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
         BodyDigest::compute(class, body, &self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: different names have different texts in a line, of a bounded length. Method: characters that are encoded,
+    /// their code itself, the longest name and one byte more.
+    #[test]
+    fn names_in_lines() {
+        let longest = "x".repeat(CALL_NAME_BYTES_MAX);
+        let cut = format!("{}~0ec9eb33", &longest[..119]);
+        for (name, expected) in [
+            ("a_b", "a_b"),
+            ("a b", "a%20b"),
+            ("a%20b", "a%2520b"),
+            ("a~", "a%7E"),
+            ("é", "é"),
+            ("", "-"),
+            (&longest, &longest),
+            (&format!("{longest}x"), &cut),
+        ] {
+            assert_eq!(call_line_name(name), expected);
+        }
     }
 }

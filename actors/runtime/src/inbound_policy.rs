@@ -13,7 +13,7 @@ use crate::agent::context::Context;
 use crate::call::{CallContext, HandlerPlace};
 use crate::handle::AgentRef;
 use crate::policy::access::{AccessItem, AccessTarget, ApprovalTerms};
-use crate::policy::approval::{self, ToolUse};
+use crate::policy::approval::{self, ApprovalPlace, ToolUse, shown_arguments};
 use crate::policy::{Direction, PolicyRequest, RULES_MEMBER, has_reason};
 use crate::shares::SharePermit;
 use crate::system::System;
@@ -64,9 +64,9 @@ pub async fn admit(
         checked => checked,
     };
     if checked.is_err()
-        && let Some(entry) = AccessEntry::begin(&request, agent.system().audit())
+        && let Some(entry) = AccessEntry::begin(&request, &call.principal, agent.system().audit())
     {
-        entry.finish(principal, agent.system().audit(), &checked);
+        entry.finish(&checked);
     }
     checked.map_err(|failure| withhold_rules(failure, principal, call.id))
 }
@@ -96,7 +96,7 @@ pub async fn ask(
         message,
         payload: &sent.payload,
     };
-    let entry = AccessEntry::begin(&begun, system.audit());
+    let entry = AccessEntry::begin(&begun, &principal, system.audit());
     let call = call.with_policy(system, Direction::Inbound, name);
     let gone = call.cancel.clone().drop_guard();
     let is_approved = match agent.authorizes_itself() {
@@ -122,7 +122,7 @@ pub async fn ask(
         reply = system.policy().without_denied(request, reply);
     }
     if let Some(entry) = entry {
-        entry.finish(&principal, system.audit(), &reply);
+        entry.finish(&reply);
     }
     reply.map_err(|failure| withhold_rules(failure, &principal, id))
 }
@@ -164,21 +164,32 @@ async fn obtain_approval(
     let Some((terms, AccessItem::Tool { name, arguments })) = approval else {
         return Ok(());
     };
-    // Arguments that only the agent reads from the message are seen with it.
-    let is_known = |arguments: &&RawValue| arguments.get() != RawValue::NULL.get();
-    let arguments = arguments.filter(is_known).unwrap_or(request.payload);
     let used = ToolUse {
         agent: request.agent,
         tool: &name,
-        arguments: arguments.get(),
+        arguments: shown_arguments(request.payload, arguments),
     };
-    let obtained = approval::obtain(&*system.store().kv, system.audit(), call, &terms, &used).await;
+    let policy = system.policy();
+    let place = ApprovalPlace {
+        store: &*system.store().kv,
+        audit: system.audit(),
+        waiting: policy.waiting_calls(),
+    };
+    let obtained = approval::obtain(place, call, &terms, &used).await;
     if let Err(failure) = &obtained
         && failure.kind == FailureKind::Denied
     {
-        system.policy().tell_rejected(None, request, failure).await;
+        policy.tell_rejected(None, request, failure).await;
     }
-    obtained
+    obtained?;
+    // The rules may be other ones by now.
+    let now = policy.authorize(request).await?;
+    match now.is_none_or(|(now, _)| now == terms) {
+        true => Ok(()),
+        false => Err(Failure::denied(
+            "the rules about this tool have changed while it waited for its approval: call it again",
+        )),
+    }
 }
 
 /// Sends `sent` to `agent` and returns the reply, without any check by policies. If principals share
@@ -238,9 +249,29 @@ pub async fn authorize_for(
         Some(call) => obtain_approval(cx.system(), request, approval, call).await,
         None if approval.is_none() => Ok(()),
         None => Err(Failure::denied(
-            "this tool needs an approval, which only a call can wait for",
+            "this tool needs an approval, which a message outside of a call can't wait for: call it",
         )),
     }
+}
+
+/// Returns whether a use of a tool of `agent`, which policies know as `name`, needs an approval for some arguments.
+pub fn needs_approval(agent: &AgentRef, name: &str, principal: &Principal, tool: &str) -> bool {
+    let target = AccessTarget {
+        agent: name,
+        item: AccessItem::tool(tool),
+    };
+    agent.system().policy().needs_approval(principal, &target)
+}
+
+/// Returns whether uses by a principal may need an approval.
+pub fn may_need_approval(agent: &AgentRef, principal: &Principal) -> bool {
+    agent.system().policy().may_need_approval(principal)
+}
+
+/// Returns whether it matters by which name a principal uses something, so that ambiguous ones are refused.
+pub fn judges_names(agent: &AgentRef, principal: &Principal) -> bool {
+    let policy = agent.system().policy();
+    policy.binds(principal) || policy.quotas().has_quotas()
 }
 
 /// Returns whether rules bind a principal, so that what one may list another may not.

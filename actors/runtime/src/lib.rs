@@ -41,7 +41,7 @@ pub use agent::{
 };
 pub use audit::{
     AUDIT_QUEUED_MAX, AuditEntry, AuditStore, AuditValue, BodyDigest, CALLS_EVENT,
-    CALLS_LINES_DETAIL, MemoryAuditStore,
+    CALLS_LINES_DETAIL, MemoryAuditStore, call_line_name,
 };
 pub use call::{
     CallContext, CallEvent, Caller, HandlerPlace, PeerSession, PendingQuestion, QuestionRouter,
@@ -65,13 +65,14 @@ pub use mail::{
 };
 pub use policy::access::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,
-    APPROVAL_MINUTES_MAX, AccessDecision, AccessEffect, AccessItem, AccessRule, AccessRuleError,
-    AccessRules, AccessTarget, ApprovalTerms, ArgumentCondition, has_ambiguous_names,
+    APPROVAL_MINUTES_MAX, APPROVERS_BYTES_MAX, AccessDecision, AccessEffect, AccessItem,
+    AccessRule, AccessRuleError, AccessRules, AccessTarget, ApprovalTerms, ArgumentCondition,
+    has_ambiguous_names,
 };
 pub use policy::approval::{
-    APPROVAL_ARGUMENTS_BYTES_MAX, APPROVAL_REASON_BYTES_MAX, APPROVALS_MAX,
+    APPROVAL_ARGUMENTS_BYTES_MAX, APPROVAL_REASON_BYTES_MAX, APPROVAL_WAITS_PER_PRINCIPAL_MAX,
     APPROVALS_PER_PRINCIPAL_MAX, Approval, ApprovalDecision, ApprovalError, ApprovalState,
-    approvals, decide_approval, visible,
+    approvals, decide_approval, find_approval, visible,
 };
 pub use policy::audit_policy::{AuditPolicy, DataClassLookup};
 pub use policy::quota::{

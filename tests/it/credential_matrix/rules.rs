@@ -452,8 +452,7 @@ fn mistake(
 fn is_denied(row: &MatrixRow, outcome: &RowOutcome) -> bool {
     /// Error code of A2A.
     const TASK_NOT_FOUND: i64 = -32_001;
-    let has_code =
-        |codes: &[i64]| outcome.status == 200 && codes.iter().any(|code| *code == outcome.code);
+    let has_code = |codes: &[i64]| outcome.status == 200 && codes.contains(&outcome.code);
     let is_denied = match row.name.split(' ').next() {
         Some("mail") => outcome.status == 403,
         Some("a2a") => {

@@ -7,8 +7,8 @@ use callboard_message::{Failure, FailureKind, Principal, PrincipalKind};
 use callboard_runtime::{AgentRef, CallContext, Quota, System, testkit};
 use serde_json::{Value, json};
 
-use super::kit::{open, params, said};
-use crate::{AskModel, ModelPool, PoolMember};
+use super::kit::{at, open, params, real, said, server, times_asked, whole};
+use crate::{AskModel, ModelConfig, ModelPool, PoolMember};
 
 /// Spawns a model whose answers use 30 tokens, as the member `m` of a pool.
 fn spawn(system: &System, limits: Value) -> (AgentRef, AgentRef) {
@@ -109,5 +109,38 @@ fn refused_requests_do_not_count() {
             "{refused}"
         );
         system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a request that is cancelled before its answer begins counts its input. Method: a provider that is slow to
+/// answer, and a quota of one token.
+#[test]
+fn cancelled_requests_count_their_input() {
+    real(async |system| {
+        let slow = whole(json!({})).set_delay(Duration::from_secs(60));
+        let server = server([slow]).await;
+        let model = open(ModelConfig::OpenaiCompatible(at(&server)));
+        let agent = system.spawn(model.clone().with_id("m"));
+        set(
+            system,
+            json!({ "id": "q", "window": "month", "models": ["m"], "tokens": 1 }),
+        );
+        let until_asked = async {
+            while times_asked(&server).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            reply = sample(&agent, "alice") => panic!("{reply:?}"),
+            () = until_asked => {}
+        }
+        let refused = sample(&agent, "alice").await.unwrap_err();
+        assert!(refused.message.contains("`q` of 1 tokens"), "{refused}");
+        // The answer's tokens were reserved only.
+        let used = || model.0.ledger.usage_today().0;
+        testkit::eventually("the rest is free again", Duration::from_secs(5), || {
+            (1..20).contains(&used())
+        })
+        .await;
     });
 }

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
 use access::AccessRules;
+use approval::WaitingCalls;
 use quota::Quotas;
 use tool_pins::ToolPins;
 
@@ -115,6 +116,8 @@ pub struct PolicyChain {
     /// True if any rule needs approvals.
     needs_approvals: AtomicBool,
     access: Mutex<Option<Arc<AccessRules>>>,
+    /// Calls that wait for approvals.
+    waiting: WaitingCalls,
     tool_pins: ToolPins,
     quotas: Quotas,
 }
@@ -129,6 +132,11 @@ impl PolicyChain {
         *links = Arc::new(longer);
         self.has_policies.store(true, Release);
         self.has_part_policies.fetch_or(judges_parts, Release);
+    }
+
+    /// Returns the calls that wait for approvals.
+    pub(crate) fn waiting_calls(&self) -> &WaitingCalls {
+        &self.waiting
     }
 
     /// Returns the pins of remote servers' tools.

@@ -132,7 +132,10 @@ impl AuditLog {
     /// Waits until all queued entries are stored or lost, without a time limit while the store is
     /// unavailable.
     pub async fn flush(&self) {
-        self.inner.calls.flush().await;
+        // Lines are queued only once there is a store.
+        if !self.inner.calls.is_idle() {
+            self.inner.calls.flush(&self.store().audit).await;
+        }
         loop {
             let mut idle = std::pin::pin!(self.inner.idle.notified());
             idle.as_mut().enable();

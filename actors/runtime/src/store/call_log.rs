@@ -3,7 +3,6 @@
 //! Lines are collected for a second, so that many of them are one entry of the audit store.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +11,9 @@ use callboard_message::{CallId, Principal, log};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::audit::{AuditEntry, AuditStore, AuditValue, CALLS_EVENT, CALLS_LINES_DETAIL};
+use crate::audit::{
+    AuditEntry, AuditStore, AuditValue, CALLS_EVENT, CALLS_LINES_DETAIL, call_line_name,
+};
 use crate::journal::JournalError;
 use crate::sync::Mutex;
 
@@ -23,10 +24,10 @@ pub const CALL_LINES_QUEUED_MAX: usize = 16_384;
 const ENTRY_BYTES_MAX: usize = 12 * 1024;
 /// Maximum number of entries in one write.
 const WRITE_ENTRIES_MAX: usize = 64;
-/// Time for which lines are collected.
+/// Minimum size of the waiting lines, in bytes, from which they are written before [`COLLECT_TIME`] has passed.
+const WRITE_BYTES_MIN: usize = 16 * ENTRY_BYTES_MAX;
+/// Time for which lines are collected, and the wait after a failed write.
 const COLLECT_TIME: Duration = Duration::from_secs(1);
-/// Maximum length of a name in a line, in bytes; the rest is cut.
-const NAME_BYTES_MAX: usize = 128;
 
 /// Call that ended.
 pub(crate) struct EndedCall<'a> {
@@ -39,37 +40,21 @@ pub(crate) struct EndedCall<'a> {
 }
 
 impl EndedCall<'_> {
-    /// Returns the line: time in Unix milliseconds, kind and id of the principal, agent, tool, outcome,
-    /// milliseconds, and id of the call, with spaces in between.
+    /// Returns the line in the format of [`CALLS_LINES_DETAIL`].
     fn to_line(&self) -> String {
         let at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let mut line = String::with_capacity(160);
-        // Writing to a text can't fail.
-        let _ = write!(line, "{} {}:", at.as_millis(), self.principal.kind);
-        push_name(&mut line, &self.principal.id);
-        for name in [self.agent, self.tool, self.outcome] {
-            line.push(' ');
-            push_name(&mut line, name);
-        }
-        let _ = write!(line, " {} {}", self.time.as_millis(), self.call);
-        line
-    }
-}
-
-/// Appends a name without characters that would end it, or that JSON escapes.
-fn push_name(line: &mut String, name: &str) {
-    if name.is_empty() {
-        line.push('-');
-    }
-    let end = line.len() + NAME_BYTES_MAX;
-    for c in name.chars() {
-        if line.len() + c.len_utf8() > end {
-            return;
-        }
-        let is_plain = !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\\');
-        line.push(if is_plain { c } else { '_' });
+        let names = [self.principal.id.as_str(), self.agent, self.tool];
+        let [id, agent, tool] = names.map(call_line_name);
+        format!(
+            "{} {}:{id} {agent} {tool} {} {} {}",
+            at.as_millis(),
+            self.principal.kind,
+            self.outcome.replace(' ', "_"),
+            self.time.as_millis(),
+            self.call
+        )
     }
 }
 
@@ -78,7 +63,7 @@ fn push_name(line: &mut String, name: &str) {
 pub(super) struct CallQueue {
     is_on: AtomicBool,
     state: Mutex<QueueState>,
-    /// Notified when an entry is full, or the lines must be written now.
+    /// Notified when [`QueueState::is_due`] may have become true.
     due: Notify,
     /// Notified when a writer task ends.
     idle: Notify,
@@ -92,20 +77,28 @@ struct QueueState {
     lost: u64,
     /// True while a writer task is running.
     has_writer: bool,
+    /// True while somebody waits until all lines are written.
+    is_flushing: bool,
 }
 
 impl QueueState {
-    /// Takes the lines of one write as entries, at most [`WRITE_ENTRIES_MAX`].
+    /// Returns whether lines must be written before [`COLLECT_TIME`] has passed.
+    fn is_due(&self) -> bool {
+        self.is_flushing || self.bytes >= WRITE_BYTES_MIN
+    }
+
+    /// Takes the lines of one write as entries, at most [`WRITE_ENTRIES_MAX`]. If only lost ones are to be told, the
+    /// entry has no lines.
     fn take_entries(&mut self) -> Vec<AuditEntry> {
         let mut entries = Vec::new();
-        while entries.len() < WRITE_ENTRIES_MAX && !self.lines.is_empty() {
+        while entries.len() < WRITE_ENTRIES_MAX && (self.lost > 0 || !self.lines.is_empty()) {
             let mut bytes = 0;
             let fits = |line: &&String| {
                 bytes += line.len();
                 bytes <= ENTRY_BYTES_MAX
             };
             // A line is never as long as an entry.
-            let number = self.lines.iter().take_while(fits).count().max(1);
+            let number = self.lines.iter().take_while(fits).count();
             let lines: Vec<String> = self.lines.drain(..number).collect();
             self.bytes -= lines.iter().map(String::len).sum::<usize>();
             let entry = AuditEntry::new(CALLS_EVENT).with_detail(CALLS_LINES_DETAIL, lines);
@@ -136,46 +129,81 @@ impl CallQueue {
         runtime: Option<Handle>,
     ) {
         let line = call.to_line();
-        let mut state = self.state.lock();
-        if state.lines.len() >= CALL_LINES_QUEUED_MAX {
-            state.lost += 1;
-            return;
-        }
-        state.bytes += line.len();
-        state.lines.push_back(line);
-        let is_full = state.bytes >= ENTRY_BYTES_MAX;
-        let Some(runtime) = runtime.or_else(|| Handle::try_current().ok()) else {
-            return;
+        let (has_writer, is_due) = {
+            let mut state = self.state.lock();
+            if state.lines.len() >= CALL_LINES_QUEUED_MAX {
+                state.lost += 1;
+            } else {
+                state.bytes += line.len();
+                state.lines.push_back(line);
+            }
+            (state.has_writer, state.is_due())
         };
-        if !state.has_writer {
-            state.has_writer = true;
-            drop(state);
-            let writer = CallWriter {
-                queue: self.clone(),
-                audit: audit.clone(),
-                is_done: false,
-            };
-            runtime.spawn(async move { writer.run().await });
-        } else if is_full {
-            drop(state);
-            self.due.notify_one();
+        if has_writer {
+            if is_due {
+                self.due.notify_one();
+            }
+        } else if let Some(runtime) = runtime.or_else(|| Handle::try_current().ok()) {
+            // Without a runtime, the next call or a flush tries again.
+            self.start_writer(audit, &runtime);
         }
     }
 
-    /// Waits until all queued lines are stored or lost.
-    pub(super) async fn flush(&self) {
+    /// Starts a writer task unless one is running.
+    fn start_writer(self: &Arc<Self>, audit: &Arc<dyn AuditStore>, runtime: &Handle) {
+        if std::mem::replace(&mut self.state.lock().has_writer, true) {
+            return;
+        }
+        // Created before the task, whose future is dropped unpolled if the runtime has ended.
+        let writer = CallWriter {
+            queue: self.clone(),
+            audit: audit.clone(),
+            is_done: false,
+        };
+        runtime.spawn(async move { writer.run().await });
+    }
+
+    /// Returns whether no line waits or is being written, and none is lost that no entry tells of.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        !state.has_writer && state.lines.is_empty() && state.lost == 0
+    }
+
+    /// Waits until all queued lines are stored or lost, without a time limit while the store is unavailable. That
+    /// lines are lost is told once: a store may refuse that too.
+    pub(super) async fn flush(self: &Arc<Self>, audit: &Arc<dyn AuditStore>) {
+        // The task of the caller runs on it, so it hasn't ended.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let mut has_told = false;
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
             idle.as_mut().enable();
             {
-                let state = self.state.lock();
-                if !state.has_writer {
+                let mut state = self.state.lock();
+                let is_told = has_told || state.lost == 0;
+                if !state.has_writer && state.lines.is_empty() && is_told {
                     return;
                 }
+                state.is_flushing = true;
             }
+            has_told = true;
+            self.start_writer(audit, &runtime);
             self.due.notify_one();
             idle.await;
         }
+    }
+
+    /// Waits until lines are due, at most [`COLLECT_TIME`].
+    async fn collect(&self) {
+        let due = async {
+            while !self.state.lock().is_due() {
+                self.due.notified().await;
+            }
+        };
+        // Afterwards the lines are written in any case.
+        let _ = tokio::time::timeout(COLLECT_TIME, due).await;
     }
 }
 
@@ -190,29 +218,34 @@ struct CallWriter {
 impl CallWriter {
     async fn run(mut self) {
         let queue = self.queue.clone();
+        let mut has_failed = false;
         loop {
-            tokio::select! {
-                () = queue.due.notified() => {}
-                () = tokio::time::sleep(COLLECT_TIME) => {}
+            match has_failed {
+                // Also if lines are due: the store can't accept them now.
+                true => tokio::time::sleep(COLLECT_TIME).await,
+                false => queue.collect().await,
             }
             let entries = queue.state.lock().take_entries();
-            if !entries.is_empty() {
-                self.append(entries).await;
-            }
+            let has_lines = entries.iter().any(|entry| !entry.call_lines().is_empty());
+            has_failed = !entries.is_empty() && !self.append(entries).await;
             let mut state = queue.state.lock();
-            if state.lines.is_empty() {
+            // If the store doesn't accept that lines are lost, the entry of the next line tells it.
+            let is_told = state.lost == 0 || (has_failed && !has_lines);
+            if state.lines.is_empty() && is_told {
                 state.has_writer = false;
+                state.is_flushing = false;
                 self.is_done = true;
                 return;
             }
         }
     }
 
-    async fn append(&self, entries: Vec<AuditEntry>) {
+    /// Writes entries. Returns whether they are stored; if not, their lines wait again or are lost.
+    async fn append(&self, entries: Vec<AuditEntry>) -> bool {
         let lines = entries.iter().map(|entry| entry.call_lines().len() as u64);
         let number: u64 = lines.sum();
         let stored = self.audit.append_calls(entries.clone()).await;
-        let Err(error) = stored else { return };
+        let Err(error) = stored else { return true };
         log::error!(target: "callboard::audit", %error, lines = number, "failed to store the audit's lines about calls");
         let may_retry = error.is_transient() && !matches!(error, JournalError::Unknown(_));
         let mut state = self.queue.state.lock();
@@ -224,7 +257,7 @@ impl CallWriter {
         state.lost += told.sum::<u64>();
         if !may_retry {
             state.lost += number;
-            return;
+            return false;
         }
         for line in entries
             .iter()
@@ -234,6 +267,7 @@ impl CallWriter {
             state.bytes += line.len();
             state.lines.push_front(line.clone());
         }
+        false
     }
 }
 
@@ -256,7 +290,7 @@ mod tests {
     use crate::journal::JournalResult;
     use crate::testkit::run_with_paused_time;
 
-    /// Store that fails with these errors first.
+    /// Store that fails with these errors first, the last one first.
     struct Failing {
         errors: Mutex<Vec<JournalError>>,
         kept: MemoryAuditStore,
@@ -274,6 +308,16 @@ mod tests {
             let entries = self.kept.entries();
             let lines = entries.iter().flat_map(|entry| entry.call_lines().to_vec());
             lines.collect()
+        }
+
+        /// Returns the number of lines that the entries tell as lost.
+        fn lost(&self) -> i64 {
+            let entries = self.kept.entries();
+            let lost = entries.iter().map(|entry| match entry.details.get("lost") {
+                Some(AuditValue::Number(lost)) => *lost,
+                _ => 0,
+            });
+            lost.sum()
         }
     }
 
@@ -304,7 +348,7 @@ mod tests {
         }
 
         async fn flush(&self) {
-            self.queue.flush().await;
+            self.queue.flush(&self.audit).await;
         }
     }
 
@@ -327,22 +371,19 @@ mod tests {
         run_with_paused_time(async |_| {
             let store = Failing::new(Vec::new());
             let log = TestLog::new(store.clone());
-            let long = "é".repeat(NAME_BYTES_MAX);
+            let long = "é".repeat(128);
             for (id, tool, expected) in [
                 ("a", "read", "agent:a files read invalid_input 2".to_owned()),
                 (
                     "a b\n",
                     "\"\\\u{2028}\u{85}x",
-                    "agent:a_b_ files ____x invalid_input 2".to_owned(),
+                    "agent:a%20b%0A files %22%5C%E2%80%A8%C2%85x invalid_input 2".to_owned(),
                 ),
                 ("", "", "agent:- files - invalid_input 2".to_owned()),
                 (
                     "a",
                     &long,
-                    format!(
-                        "agent:a files {} invalid_input 2",
-                        "é".repeat(NAME_BYTES_MAX / 2)
-                    ),
+                    format!("agent:a files {}~e42dd264 invalid_input 2", "é".repeat(59)),
                 ),
             ] {
                 enqueue(&log, id, tool);
@@ -355,8 +396,8 @@ mod tests {
         });
     }
 
-    /// Goal: lines are written together within a second, a full entry at once, in order, and not lost while the store
-    /// is unavailable. Method: lines of more than one entry beside errors.
+    /// Goal: lines are written together within a second, in order, and not lost while the store is unavailable, which
+    /// gets a second after each error. Method: lines of more than one entry beside errors.
     #[test]
     fn lines_are_written_together() {
         run_with_paused_time(async |_| {
@@ -365,7 +406,9 @@ mod tests {
             let log = TestLog::new(store.clone());
             let tools: Vec<_> = (0..1_000).map(|n| format!("t{n}")).collect();
             tools.iter().for_each(|tool| enqueue(&log, "a", tool));
+            let began = tokio::time::Instant::now();
             log.flush().await;
+            assert!(began.elapsed() >= 2 * COLLECT_TIME);
             let found = store.lines();
             let found = found.iter().map(|line| line.split(' ').nth(3).unwrap());
             assert!(found.eq(tools.iter().map(String::as_str)));
@@ -385,28 +428,70 @@ mod tests {
         });
     }
 
+    /// Goal: many lines are written at once, and few ones wait for others. Method: lines below and above the size, while
+    /// no time passes.
+    #[test]
+    fn many_lines_are_written_at_once() {
+        run_with_paused_time(async |_| {
+            let store = Failing::new(Vec::new());
+            let log = TestLog::new(store.clone());
+            let settle = async || {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            enqueue(&log, "a", "t");
+            settle().await;
+            assert_eq!(store.lines().len(), 0);
+            while log.queue.state.lock().bytes < WRITE_BYTES_MIN {
+                enqueue(&log, "a", "t");
+            }
+            settle().await;
+            assert!(store.lines().len() > 1);
+        });
+    }
+
     /// Goal: what waits is bounded, and lost lines are told. Method: the most lines and one more, and a store that
     /// refuses lines for good.
     #[test]
     fn lost_lines_are_told() {
         run_with_paused_time(async |_| {
-            let store = Failing::new(vec![JournalError::Invalid("no")]);
+            let refused = || JournalError::Invalid("no");
+            let store = Failing::new(vec![refused()]);
             let log = TestLog::new(store.clone());
             (0..=CALL_LINES_QUEUED_MAX).for_each(|_| enqueue(&log, "a", "t"));
             log.flush().await;
-            enqueue(&log, "a", "t");
+            assert!(store.lost() > 1);
+            let all = CALL_LINES_QUEUED_MAX + 1;
+            assert_eq!(store.lost() as usize + store.lines().len(), all);
+
+            // Without further lines, and while the store refuses that too.
+            for (errors, told) in [(1, [1, 1]), (2, [0, 1])] {
+                let store = Failing::new((0..errors).map(|_| refused()).collect());
+                let log = TestLog::new(store.clone());
+                enqueue(&log, "a", "t");
+                log.flush().await;
+                assert_eq!((store.lost(), store.lines().len()), (told[0], 0));
+                enqueue(&log, "a", "t");
+                log.flush().await;
+                assert_eq!((store.lost(), store.lines().len()), (told[1], 1));
+            }
+        });
+    }
+
+    /// Goal: a line of a thread without a runtime is written by a flush. Method: such a thread.
+    #[test]
+    fn lines_of_other_threads_are_flushed() {
+        run_with_paused_time(async |_| {
+            let store = Failing::new(Vec::new());
+            let log = TestLog::new(store.clone());
+            std::thread::scope(|threads| {
+                threads.spawn(|| enqueue(&log, "a", "t"));
+            });
+            assert!(!log.queue.is_idle());
             log.flush().await;
-            let lost =
-                store
-                    .kept
-                    .entries()
-                    .into_iter()
-                    .map(|entry| match entry.details.get("lost") {
-                        Some(AuditValue::Number(lost)) => *lost,
-                        _ => 0,
-                    });
-            let all = CALL_LINES_QUEUED_MAX + 2;
-            assert_eq!(lost.sum::<i64>() as usize + store.lines().len(), all);
+            assert_eq!(store.lines().len(), 1);
+            assert!(log.queue.is_idle());
         });
     }
 }

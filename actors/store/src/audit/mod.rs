@@ -16,7 +16,7 @@ use callboard_runtime::{AuditEntry, AuditStore, BodyDigest, JournalError, Journa
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use self::calls::CallChain;
+use self::calls::{CallChain, chain_name};
 use crate::chain::checkpoint::{Anchor, AuditFiles, AuditKey, PublicKeys};
 use crate::chain::entry_line::{self, CUT_EVENT};
 use crate::chain::verify::ChainCuts;
@@ -119,6 +119,8 @@ pub(crate) struct AuditSetup {
     /// Number of unsigned entries left by the previous run: more than 0 after a crash or tampering.
     unsigned_entries: u64,
     has_unsigned: Arc<AtomicBool>,
+    /// Whether the previous run left unsigned entries in the chain of calls.
+    has_unsigned_calls: bool,
     sign_every: Option<Duration>,
 }
 
@@ -149,6 +151,14 @@ impl AuditSetup {
             Some(row) => (row.get(0)?, Some(row.get::<String>(1)?)),
             None => (0, None),
         };
+        let calls = chain_name(&options.writer);
+        let unsigned_calls = db
+            .number(
+                "SELECT (SELECT last FROM stream WHERE name = $1) \
+                 - coalesce((SELECT max(number) FROM audit_checkpoint WHERE chain = $2), 0)",
+                &args![&chain::counter_name(&calls), &calls],
+            )
+            .await?;
         let may_be_new = options.audit_key_new;
         let opened = {
             let (files, signed_by) = (files.clone(), signed_by.clone());
@@ -166,6 +176,7 @@ impl AuditSetup {
             replaced,
             unsigned_entries: unsigned,
             has_unsigned: Arc::default(),
+            has_unsigned_calls: unsigned_calls > 0,
             sign_every: options.sign_interval,
         })
     }
@@ -205,15 +216,15 @@ impl AuditSetup {
             }
             Err(error) => return Err(error.into()),
         }
-        let signing = self
-            .sign_every
-            .map(|every| spawn_signing(core, self.has_unsigned, every));
         let calls = CallChain::new(
-            &core.options,
-            &core.run_id,
+            core,
             self.key.clone(),
             self.files.anchor,
+            self.has_unsigned_calls,
         );
+        let signing = self
+            .sign_every
+            .map(|every| spawn_signing(core, self.has_unsigned, calls.clone(), every));
         Ok(SqlAudit {
             core: Arc::clone(core),
             key: self.key,
@@ -232,21 +243,13 @@ pub(crate) struct SqlAudit {
 }
 
 impl SqlAudit {
-    /// Appends entries to the chain of calls. `is_last` signs the chain.
-    async fn submit_calls(&self, entries: Vec<AuditEntry>, is_last: bool) -> JournalResult<()> {
-        let append = self.calls.append(entries, is_last);
-        let mut chain = self.core.writer.submit(append).await?;
-        chain.on_commit().await;
-        Ok(())
-    }
-
-    /// Appends an audit entry for the end of the run, with a signed checkpoint. If that fails, the
-    /// next start reports the number of unsigned entries.
+    /// Signs the chain of calls, and appends an audit entry for the end of the run, with a signed
+    /// checkpoint. If that fails, the next start reports the number of unsigned entries.
     pub(crate) async fn record_end(&self) {
         if let Some(signing) = &self.signing {
             signing.abort();
         }
-        if let Err(error) = self.submit_calls(Vec::new(), true).await
+        if let Err(error) = self.calls.sign(&self.core.writer).await
             && !matches!(error, JournalError::Unavailable(_))
         {
             log::warn!(%error, "failed to sign the audit's lines about calls");
@@ -275,7 +278,7 @@ impl AuditStore for SqlAudit {
     }
 
     async fn append_calls(&self, entries: Vec<AuditEntry>) -> JournalResult<()> {
-        self.submit_calls(entries, false).await
+        self.calls.append(&self.core.writer, entries, false).await
     }
 
     fn digest(&self, class: DataClass, body: &[u8]) -> BodyDigest {
@@ -339,7 +342,12 @@ const SIGN_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// Spawns a task that signs the unsigned audit entries at the interval `every`, until the store is
 /// closed.
-fn spawn_signing(core: &Arc<StoreCore>, owes: Arc<AtomicBool>, every: Duration) -> AbortHandle {
+fn spawn_signing(
+    core: &Arc<StoreCore>,
+    owes: Arc<AtomicBool>,
+    calls: CallChain,
+    every: Duration,
+) -> AbortHandle {
     let core: Weak<StoreCore> = Arc::downgrade(core);
     let signing = tokio::spawn(async move {
         let every = every.max(SIGN_INTERVAL_MIN);
@@ -348,9 +356,11 @@ fn spawn_signing(core: &Arc<StoreCore>, owes: Arc<AtomicBool>, every: Duration) 
         loop {
             due.tick().await;
             let Some(core) = core.upgrade() else { return };
-            if owes.load(Relaxed)
-                && let Err(error) = core.writer.submit(AppendSigned(Vec::new())).await
-            {
+            let own = match owes.load(Relaxed) {
+                true => core.writer.submit(AppendSigned(Vec::new())).await.map(drop),
+                false => Ok(()),
+            };
+            if let Err(error) = own.and(calls.sign(&core.writer).await) {
                 log::warn!(%error, "failed to sign the audit; the next signing tries again");
             }
         }

@@ -9,7 +9,7 @@ use callboard_message::encode_hex;
 use callboard_runtime::{JournalError, JournalResult};
 use serde::{Deserialize, Serialize};
 
-use super::calls::{CallFilter, CallLine, chain_name, read_calls};
+use super::calls::{CallFilter, CallLine, chain_name, is_call_chain, read_calls};
 use crate::backend::PAGE_ROWS_MAX;
 use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
 use crate::chain::counter_name;
@@ -102,10 +102,10 @@ impl ReadOnlyStore {
             let is_anchored = |chain: &String| anchor.of(chain).next().is_some();
             chains.extend(own.into_iter().filter(is_anchored));
             let mut checked = Vec::with_capacity(chains.len());
-            for chain in &chains {
+            for chain in &in_reading_order(chains) {
                 checked.push(verify_chain(core, chain, &keys, &anchor).await?);
             }
-            let reports = verify_cuts(checked, named);
+            let reports = sorted_reports(verify_cuts(checked, named));
             // Retention may remove entries during the verification, which looks like tampering.
             if look >= READ_ATTEMPTS_MAX
                 || reports.iter().all(|report| report.fault.is_none())
@@ -154,11 +154,12 @@ impl ReadOnlyStore {
         Ok(lines)
     }
 
-    /// Returns the newest lines about calls that match a filter, oldest first.
+    /// Returns the newest lines about calls that match a filter, oldest first, and how many lines were lost in the
+    /// time of the entries that were read for it, whether they match or not.
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn audit_calls(&self, filter: &CallFilter) -> JournalResult<Vec<CallLine>> {
+    pub async fn audit_calls(&self, filter: &CallFilter) -> JournalResult<(Vec<CallLine>, u64)> {
         read_calls(&self.core, filter).await
     }
 }
@@ -222,6 +223,20 @@ async fn list_chains(core: &StoreCore) -> JournalResult<BTreeSet<String>> {
         .await?
         .into_iter()
         .collect())
+}
+
+/// Returns chains in the order in which they are to be read: first those of calls. The others have the entries
+/// about removals from them, which may be newer than the entries that were read before.
+fn in_reading_order(chains: BTreeSet<String>) -> Vec<String> {
+    let (mut first, others): (Vec<_>, Vec<_>) =
+        chains.into_iter().partition(|chain| is_call_chain(chain));
+    first.extend(others);
+    first
+}
+
+fn sorted_reports(mut reports: Vec<ChainReport>) -> Vec<ChainReport> {
+    reports.sort_by(|a, b| a.chain.cmp(&b.chain));
+    reports
 }
 
 async fn verify_chain(
@@ -417,7 +432,7 @@ impl ReadOnlyStore {
     pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
         let core = &*self.core;
         let mut entries = 0;
-        for chain in &list_chains(core).await? {
+        for chain in &in_reading_order(list_chains(core).await?) {
             let ChainBounds {
                 counted,
                 first,
@@ -557,7 +572,8 @@ pub fn verify_export(
         let check = check.unwrap_or_else(|| ChainVerifier::begin(&chain, ends, &keys, &anchor));
         checked.push(check.finish());
     }
-    Ok(verify_cuts(checked, options.chain.as_deref()))
+    let reports = verify_cuts(checked, options.chain.as_deref());
+    Ok(sorted_reports(reports))
 }
 
 fn parse_line(at: usize, line: &str) -> Result<ExportLine, ExportError> {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use callboard_runtime::{AuditEntry, CALLS_EVENT, CALLS_LINES_DETAIL};
 use callboard_store::{
     AuditFilter, AuditVerifyOptions, CHECKPOINT_ENTRIES, CallFilter, ChainReport, SqlStore,
+    verify_export,
 };
 
 use crate::kit::{stores, stores_with};
@@ -24,8 +25,65 @@ async fn reports(store: &SqlStore) -> Vec<ChainReport> {
 
 /// Returns the tools of the lines that match a filter.
 async fn tools(store: &SqlStore, filter: CallFilter) -> Vec<String> {
-    let lines = store.audit_calls(&filter).await.unwrap();
+    let (lines, _) = store.audit_calls(&filter).await.unwrap();
     lines.into_iter().map(|line| line.tool).collect()
+}
+
+/// Goal: lines are in the order of their times, whatever entries have them, with the number of lost ones; names are
+/// found in full and as they are stored. Method: two entries of the same time, and names with a space.
+#[tokio::test]
+async fn lines_of_several_entries() {
+    stores(async |opened| {
+        let audit = opened.sql.audit();
+        let first = [line(1, "token:b%20o", "a%20a"), line(4, "token:b%20o", "d")];
+        let second = [line(2, "token:alice", "b"), line(3, "token:alice", "c")];
+        let second = entry(second.to_vec()).with_detail("lost", 2_u64);
+        let entries = vec![entry(first.to_vec()), second];
+        audit.append_calls(entries).await.unwrap();
+        let newest = CallFilter {
+            lines_max: 3,
+            ..CallFilter::default()
+        };
+        let (lines, lost) = opened.sql.audit_calls(&newest).await.unwrap();
+        let found: Vec<_> = lines.iter().map(|line| line.tool.as_str()).collect();
+        assert_eq!((&found[..], lost), (&["b", "c", "d"][..], 2));
+        for (principal, tool) in [
+            ("b o", "a a"),
+            ("token:b o", "a%20a"),
+            ("token:b%20o", "a a"),
+        ] {
+            let filter = CallFilter {
+                principal: Some(principal.to_owned()),
+                tool: Some(tool.to_owned()),
+                ..newest.clone()
+            };
+            assert_eq!(tools(&opened.sql, filter).await, ["a%20a"], "{principal}");
+        }
+    })
+    .await;
+}
+
+/// Goal: the end of the chain is signed after the interval without another entry. Method: a short interval; wait for the
+/// checkpoint.
+#[tokio::test]
+async fn calls_are_signed_by_the_clock() {
+    let every = Duration::from_millis(5);
+    stores_with(
+        |options| options.sign_interval(Some(every)),
+        async |opened| {
+            let entries = vec![entry(vec![line(1, "token:bob", "a")])];
+            opened.sql.audit().append_calls(entries).await.unwrap();
+            let signed = async {
+                while reports(&opened.sql).await.pop().unwrap().signed_up_to < 1 {
+                    tokio::time::sleep(every).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), signed)
+                .await
+                .unwrap();
+        },
+    )
+    .await;
 }
 
 /// Goal: lines about calls are found by principal, agent, tool, call and time, in a chain of their own that is signed
@@ -168,8 +226,8 @@ async fn lines_about_calls() {
 async fn the_oldest_lines_are_removed() {
     let bytes = 10_000;
     let lines = vec!["x".repeat(bytes)];
-    // Two checkpoints' entries fit.
-    let bytes_max = 2 * CHECKPOINT_ENTRIES * bytes as u64;
+    // Two checkpoints' entries fit, each with 512 bytes beside its lines.
+    let bytes_max = 2 * CHECKPOINT_ENTRIES * (bytes as u64 + 512);
     stores_with(
         move |options| options.audit_calls_bytes_max(bytes_max),
         async |opened| {
@@ -186,15 +244,22 @@ async fn the_oldest_lines_are_removed() {
             append(CHECKPOINT_ENTRIES).await;
             let cut = calls().await;
             assert!(cut.fault.is_none(), "{cut:?}");
-            assert!(
-                cut.first > 1 && cut.first <= 2 * CHECKPOINT_ENTRIES,
-                "{cut:?}"
-            );
+            assert_eq!(cut.first, CHECKPOINT_ENTRIES + 1, "{cut:?}");
             let removed = AuditFilter {
                 event: Some("audit.cut".to_owned()),
                 ..AuditFilter::default()
             };
             assert_eq!(opened.sql.audit_lines(&removed).await.unwrap().len(), 1);
+            // The chain of calls comes first, so that the record of each of its removals comes after it.
+            let mut exported = Vec::new();
+            opened.sql.export_audit(&mut exported).await.unwrap();
+            assert!(exported.starts_with(br#"{"kind":"chain","chain":"node.calls""#));
+            let options = AuditVerifyOptions {
+                public_keys: Some(opened.folder().join("audit.pub")),
+                ..AuditVerifyOptions::default()
+            };
+            let again = verify_export(&exported[..], &options).unwrap();
+            assert_eq!(again, reports(&opened.sql).await);
         },
     )
     .await;

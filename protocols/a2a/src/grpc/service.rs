@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
@@ -430,6 +431,9 @@ fn error_status(error: A2aError) -> Status {
         let text = |name| violation.text(name).unwrap_or_default();
         details.add_bad_request_violation(text("field"), text("description"));
     }
+    if let Some(seconds) = error.retry_after_s {
+        details.set_retry_info(Some(Duration::from_secs(seconds)));
+    }
     Status::with_error_details(grpc_code(error.kind), error.message, details)
 }
 
@@ -458,6 +462,20 @@ fn grpc_code(kind: ErrorKind) -> Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a refused client hears when it may come again. Method: an error with a time and one without.
+    #[test]
+    fn details_have_the_time_to_wait() {
+        for retry_after_s in [Some(7), None] {
+            let error = A2aError {
+                retry_after_s,
+                ..ErrorKind::Overloaded.error("later")
+            };
+            let details = error_status(error).get_error_details();
+            let delay = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(delay, retry_after_s.map(Duration::from_secs));
+        }
+    }
 
     /// Goal: every kind has the gRPC code of its status name. Method: all kinds.
     #[test]

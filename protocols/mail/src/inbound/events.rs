@@ -18,7 +18,7 @@ use callboard_message::mail::{
     MAIL_EVENTS_TOPIC, MailEvent, MailEventPage as Found, NewMailEvents, NumberedMailEvent,
     ReadEvents, WATCH_SCOPE,
 };
-use callboard_message::{Failure, FailureKind, Principal};
+use callboard_message::{Failure, FailureKind, Message as _, Principal};
 use callboard_rpc::BufferReservation;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
 use callboard_rpc::serve::websocket::{
@@ -29,6 +29,7 @@ use callboard_rpc::serve::{
 };
 use callboard_runtime::{
     Agent, AgentRef, Context, Handlers, PrincipalShares, SharePermit, SyncHandler, System,
+    inbound_policy,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -238,6 +239,12 @@ async fn read_start(
         limit: Some(1),
         types: Vec::new(),
     };
+    let agent = server.agent();
+    let name = agent.to_string();
+    if inbound_policy::needs_approval(&agent, &name, &caller.principal, ReadEvents::NAME) {
+        let why = "a rule demands an approval of each reading of events, which a stream can't wait for: call the tool `read_events` over MCP";
+        return Err(ProblemResponse::new(StatusCode::FORBIDDEN, why));
+    }
     let Found { newest, .. } = server.ask(caller, &first).await?;
     if after.is_some_and(|after| after > newest) {
         return Err(ProblemResponse::new(

@@ -356,7 +356,7 @@ impl AgentAdapter {
                 return Err(invalid(&format!("unknown tool: {}", printable_name(&name))));
             }
             let call = with_purpose(params, call)?;
-            if inbound_policy::binds(&self.agent, &call.principal)
+            if inbound_policy::judges_names(&self.agent, &call.principal)
                 && params.raw().is_some_and(has_ambiguous_names)
             {
                 return Err(invalid(

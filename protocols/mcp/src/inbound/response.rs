@@ -100,10 +100,20 @@ pub(crate) enum ResponseForm<'a> {
     Modern(&'a ResultMembers),
 }
 
-/// Returns the time after which a refused request may succeed, from the data of its error.
+/// Maximum value of the header `Retry-After`, in seconds: more than a month. A longer time is shortened.
+const RETRY_AFTER_S_MAX: u64 = 32 * 24 * 60 * 60;
+
+/// Returns the time after which a request may succeed that a quota or the rate limit of a mailroom refused, in
+/// seconds, from the data of its error. Data of other errors may be that of a server behind the agent.
 fn retry_after_s(error: &RpcError) -> Option<u64> {
+    if error.code != mcp::OVERLOADED {
+        return None;
+    }
     let data = RawObject::parse(error.data.as_deref()?).ok()?;
-    data.read(RETRY_AFTER_DATA_KEY)
+    // A mailroom says nothing but the time.
+    let is_own = data.len() == 1 || data.text("reason").as_deref() == Some("quota");
+    let seconds = data.read::<u64>(RETRY_AFTER_DATA_KEY)?;
+    is_own.then_some(seconds.min(RETRY_AFTER_S_MAX))
 }
 
 /// Completes and encodes the outcome of a request: the one place where results get and lose
@@ -371,6 +381,35 @@ mod tests {
                 object.object("result").is_some(),
                 "no member stands twice: {text}"
             );
+        }
+    }
+
+    /// Goal: only quotas and mailrooms tell clients to wait, for a month at most. Method: rows of code, data and
+    /// header.
+    #[test]
+    fn times_to_wait() {
+        let other = json!({ "reason": "other", "retry_after_s": 7 });
+        for (error_code, data, expected) in [
+            (mcp::OVERLOADED, json!({ "retry_after_s": 7 }), Some(7)),
+            (
+                mcp::OVERLOADED,
+                json!({ "reason": "quota", "quota": "q", "retry_after_s": u64::MAX }),
+                Some(RETRY_AFTER_S_MAX),
+            ),
+            (mcp::OVERLOADED, json!({ "reason": "quota" }), None),
+            (mcp::OVERLOADED, other, None),
+            (mcp::UNAVAILABLE, json!({ "retry_after_s": 7 }), None),
+            (
+                -32000,
+                json!({ "reason": "quota", "retry_after_s": 7 }),
+                None,
+            ),
+        ] {
+            let error = RpcError {
+                data: RawValue::from_string(data.to_string()).ok(),
+                ..RpcError::new(error_code, "later")
+            };
+            assert_eq!(retry_after_s(&error), expected, "{error_code} {data}");
         }
     }
 

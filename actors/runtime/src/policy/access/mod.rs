@@ -17,8 +17,8 @@ use serde_json::json;
 
 pub use rule::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,
-    APPROVAL_MINUTES_MAX, AccessEffect, AccessRule, AccessRuleError, ApprovalTerms,
-    ArgumentCondition,
+    APPROVAL_MINUTES_MAX, APPROVERS_BYTES_MAX, AccessEffect, AccessRule, AccessRuleError,
+    ApprovalTerms, ArgumentCondition,
 };
 pub use target::{AccessItem, AccessTarget, has_ambiguous_names};
 
@@ -112,7 +112,16 @@ impl AccessRules {
         let decision = self.decide(principal, target);
         if decision.is_permitted {
             let is_call = !matches!(target.item, AccessItem::Agent);
-            return Ok(decision.approval.filter(|_| is_call).cloned());
+            let Some(approval) = decision.approval.filter(|_| is_call) else {
+                return Ok(None);
+            };
+            let is_stored = !approval.approvers.is_empty();
+            if is_stored && (self.class_of)(target.agent) == DataClass::Clinical {
+                return Err(Failure::denied(
+                    "clinical data isn't kept for approvers: its rule needs an approval by the person at the caller, without `approvers`",
+                ));
+            }
+            return Ok(Some(approval.clone()));
         }
         let what = match &target.item {
             AccessItem::Agent => "this agent",
@@ -182,6 +191,8 @@ impl PolicyChain {
             let mut rules = rules.rules.iter();
             rules.any(|rule| rule.approval.is_some())
         });
+        // The flag is never down while a rule that needs it is up.
+        self.needs_approvals.fetch_or(needs_approvals, Release);
         *self.access.lock() = rules;
         self.needs_approvals.store(needs_approvals, Release);
         self.has_access_rules.store(has_rules, Release);
@@ -221,6 +232,12 @@ impl PolicyChain {
             self.tell_rejected(None, request, failure).await;
         }
         checked
+    }
+
+    /// Returns whether a use needs an approval.
+    pub(crate) fn needs_approval(&self, principal: &Principal, target: &AccessTarget<'_>) -> bool {
+        let rules = self.access_rules_for(principal);
+        rules.is_some_and(|rules| rules.decide(principal, target).approval.is_some())
     }
 
     /// Returns whether a use by this principal may need an approval.

@@ -19,6 +19,8 @@ pub const ACCESS_ENTRY_BYTES_MAX: usize = 1_024;
 
 /// Time for which a use waits for its approval if its rule doesn't say, in minutes.
 pub const APPROVAL_MINUTES_DEFAULT: u32 = 60;
+/// Maximum size of the approvers of one rule together, in bytes. More are an error at start.
+pub const APPROVERS_BYTES_MAX: usize = 4 * 1024;
 /// Maximum time for which a use waits for its approval, in minutes: 30 days. A longer one is an error at start.
 pub const APPROVAL_MINUTES_MAX: u32 = 30 * 24 * 60;
 
@@ -134,6 +136,9 @@ pub enum AccessRuleError {
     /// The rule says who approves, or in what time, but needs no approval.
     #[error("`approvers` and `approval_minutes` need `effect = \"approve\"`")]
     NoApproval,
+    /// The approvers of the rule have more than [`APPROVERS_BYTES_MAX`] bytes together.
+    #[error("`approvers` may have at most {APPROVERS_BYTES_MAX} bytes together: use patterns")]
+    Approvers,
     /// The time for approval is none, or too long.
     #[error(
         "`approval_minutes` must be between 1 and {APPROVAL_MINUTES_MAX}, and needs `approvers`"
@@ -189,6 +194,9 @@ impl AccessRule {
         }
         if !is_about_tools {
             return Err(AccessRuleError::ApprovalWithoutTools);
+        }
+        if self.approvers.iter().map(String::len).sum::<usize>() > APPROVERS_BYTES_MAX {
+            return Err(AccessRuleError::Approvers);
         }
         let fits = |minutes: u32| {
             (1..=APPROVAL_MINUTES_MAX).contains(&minutes) && !self.approvers.is_empty()

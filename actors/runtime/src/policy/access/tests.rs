@@ -540,3 +540,50 @@ fn mistakes() {
         assert_eq!(checked.map_err(|(_, error)| error), expected, "{id:?}");
     }
 }
+
+/// Goal: a rule that needs an approval is about tools: it shows them, and holds in doubt; clinical data isn't kept for
+/// approvers. Method: rows of uses, of which each shows whether it is permitted and needs an approval.
+#[test]
+fn rules_that_need_approvals() {
+    let rules = rules(json!([
+        { "id": "large", "effect": "approve", "tools": ["pay"], "approvers": ["role:lead"],
+          "when": [{ "argument": "amount", "min": 100 }] },
+        { "id": "ask", "effect": "approve", "agents": ["shop", "ward"], "tools": ["order"] },
+        { "id": "kept", "effect": "approve", "agents": ["ward"], "approvers": ["role:lead"] },
+        { "id": "rest", "effect": "allow" },
+    ]));
+    let alice = key("alice", &[]);
+    let needs = |agent: &str, message: &str, payload: Value| {
+        let payload = to_raw_value(&payload).unwrap();
+        let item = AccessItem::of_message(message, &payload).unwrap();
+        let checked = rules.check(&alice, &AccessTarget { agent, item });
+        checked.map(|terms| terms.map(|terms| terms.rule.clone()))
+    };
+    let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
+    let amount = |amount: Value| call("pay", json!({ "amount": amount }));
+    let large = || Ok(Some("large".to_owned()));
+    assert_eq!(needs("bank", CallTool::NAME, amount(json!(100))), large());
+    assert_eq!(needs("bank", CallTool::NAME, amount(json!(99))), Ok(None));
+    assert_eq!(needs("bank", "pay", json!({ "amount": 100 })), large());
+    // In doubt it holds.
+    let similar = call("pay", json!({ "amount": 1, "Amount": 100 }));
+    assert_eq!(needs("bank", CallTool::NAME, similar), large());
+    let order = || call("order", json!({}));
+    let ask = || Ok(Some("ask".to_owned()));
+    assert_eq!(needs("shop", CallTool::NAME, order()), ask());
+    assert_eq!(needs("ward", CallTool::NAME, order()), ask());
+    let kept = needs("ward", CallTool::NAME, call("read", json!({})));
+    assert!(kept.unwrap_err().message.contains("clinical"));
+    // Neither lists nor other items need it, and tools with it are listed.
+    assert_eq!(needs("shop", ListTools::NAME, json!({})), Ok(None));
+    assert_eq!(
+        needs("ward", ReadResource::NAME, json!({ "uri": "x" })),
+        Ok(None)
+    );
+    let listed = AccessTarget {
+        agent: "bank",
+        item: AccessItem::tool("pay"),
+    };
+    let decision = rules.decide(&alice, &listed);
+    assert!(decision.is_permitted && decision.approval.is_some());
+}

@@ -2,17 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_message::{Failure, Principal, PrincipalKind, encode_hex};
+use callboard_message::{DataClass, Failure, Principal, PrincipalKind};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use wildmatch::WildMatch;
 
-use crate::journal::JournalResult;
+use super::arguments::{ToolUse, describe};
+use crate::journal::{JournalError, JournalResult};
 use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
 use crate::policy::access::ApprovalTerms;
+use crate::store::AuditLog;
 
-/// Maximum number of uses that wait for an approval, or whose decision is kept. One more is refused.
-pub const APPROVALS_MAX: usize = 1_000;
 /// Maximum number of uses of one principal that wait for an approval, or whose decision is kept. One more is refused.
 pub const APPROVALS_PER_PRINCIPAL_MAX: usize = 100;
 /// Maximum size of the arguments of a use that needs an approval, in bytes. With larger ones it is refused.
@@ -23,16 +22,12 @@ pub const APPROVAL_REASON_BYTES_MAX: usize = 1_024;
 pub(super) const SPACE: &str = "approvals";
 /// Number of entries that are read at once.
 const PAGE_ENTRIES: usize = 100;
-
-/// Use of a tool that needs an approval.
-pub(crate) struct ToolUse<'a> {
-    /// Name of the agent.
-    pub agent: &'a str,
-    /// Name of the tool.
-    pub tool: &'a str,
-    /// Arguments as they are sent, as JSON.
-    pub arguments: &'a str,
-}
+/// Number of characters of a key that stand for the principal.
+const PRINCIPAL_KEY_CHARS: usize = 8;
+/// Number of characters of a key.
+const KEY_CHARS: usize = 32;
+/// Time for which an expired entry stays, so that whoever looks at it isn't surprised.
+const EXPIRED_TIME_S: u64 = 60 * 60;
 
 /// State of a use that needs an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +54,12 @@ pub struct Approval {
     pub agent: String,
     /// Name of the tool.
     pub tool: String,
-    /// Arguments, as JSON, as they were sent.
+    /// Arguments, as JSON; empty once the approval is used up.
     #[debug(skip)]
     pub arguments: String,
+    /// Purpose that the requester states; empty without one.
+    #[serde(default)]
+    pub purpose: String,
     /// Id of the rule that demands the approval.
     pub rule: String,
     /// Scopes or patterns of scopes, of which an approver needs one.
@@ -99,7 +97,7 @@ pub enum ApprovalError {
     )]
     Unknown,
     /// Somebody has decided already.
-    #[error("it has been decided about already")]
+    #[error("it has been decided about already: list the uses that wait")]
     Decided,
     /// The requester itself would decide.
     #[error("whoever requests the use can't approve it: ask another one")]
@@ -118,24 +116,35 @@ fn unix_s(time: SystemTime) -> u64 {
         .as_secs()
 }
 
-/// Returns the key of a use: the same for each call with the same arguments by the same principal, whose
-/// credential opens the same data.
-pub(super) fn key(requester: &Principal, used: &ToolUse<'_>) -> String {
-    let mut hash = Sha256::new();
-    let scopes = requester.data_scopes().join(" ");
-    for part in [
-        requester.kind.as_str(),
-        &requester.id,
-        &scopes,
-        requester.purpose.as_deref().unwrap_or_default(),
-        used.agent,
-        used.tool,
-        used.arguments,
-    ] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
+/// Returns a keyed hash of texts, in hexadecimal: nobody who reads it can try out what they are.
+fn hash(audit: &AuditLog, parts: &[&str]) -> String {
+    let mut texts = String::new();
+    for part in parts {
+        texts += &format!("{}:{part}", part.len());
     }
-    encode_hex(&hash.finalize()[..16])
+    let digest = audit.digest(DataClass::Clinical, texts.as_bytes()).hash;
+    let (_, hash) = digest.split_once(':').unwrap_or_default();
+    hash.to_owned()
+}
+
+/// Returns the key of a use: the same for each call with the same arguments by the same principal, whose
+/// credential opens the same data, on the same terms. It begins with what stands for the principal.
+pub(super) fn key(
+    audit: &AuditLog,
+    requester: &Principal,
+    terms: &ApprovalTerms,
+    used: &ToolUse<'_>,
+) -> String {
+    let who = [requester.kind.as_str(), &requester.id];
+    let (scopes, approvers) = (requester.data_scopes().join(" "), terms.approvers.join(" "));
+    let purpose = requester.purpose.as_deref().unwrap_or_default();
+    let of_use = [&scopes, purpose, used.agent, used.tool, &used.arguments];
+    let of_terms = [&*terms.rule, &approvers];
+    let mut key = hash(audit, &who);
+    key.truncate(PRINCIPAL_KEY_CHARS);
+    key += &hash(audit, &[&who[..], &of_use, &of_terms].concat());
+    key.truncate(KEY_CHARS);
+    key
 }
 
 impl Approval {
@@ -154,7 +163,8 @@ impl Approval {
             requester: requester.id.clone(),
             agent: used.agent.to_owned(),
             tool: used.tool.to_owned(),
-            arguments: used.arguments.to_owned(),
+            arguments: used.arguments.clone(),
+            purpose: requester.purpose.clone().unwrap_or_default(),
             rule: terms.rule.clone(),
             approvers: terms.approvers.clone(),
             requested_s: now,
@@ -168,6 +178,22 @@ impl Approval {
     /// Returns whether the request, or the decision, counts no more.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         unix_s(now) >= self.expires_s
+    }
+
+    /// Returns whether nobody has decided.
+    pub(super) fn is_pending(&self) -> bool {
+        self.state == ApprovalState::Pending
+    }
+
+    /// Returns what an approver reads: requester, agent, tool, purpose and all of the arguments.
+    pub fn describe(&self) -> String {
+        let used = ToolUse {
+            agent: &self.agent,
+            tool: &self.tool,
+            arguments: self.arguments.clone(),
+        };
+        let requester = format!("{}:{}", self.requester_kind, self.requester);
+        describe(&requester, &self.purpose, &used)
     }
 
     /// Returns whether a principal may decide about the use, if it isn't the requester.
@@ -190,7 +216,7 @@ impl Approval {
     }
 }
 
-/// Uses up an approval, so that it permits one run.
+/// Uses up an approval, so that it permits one run. What is left of it has no arguments.
 ///
 /// # Errors
 /// A conflict if another call has used it; those of the store.
@@ -201,39 +227,80 @@ pub(super) async fn use_up(
     version: u64,
 ) -> Result<(), KvError> {
     let used = Approval {
-        expires_s: 0,
+        arguments: String::new(),
+        expires_s: unix_s(SystemTime::now()),
         ..approval.clone()
     };
-    used.write(store, key, version).await?;
-    // An expired entry counts as none, so nothing is lost if it stays.
-    if let Err(error) = store.remove(SPACE, key).await {
-        callboard_message::log::warn!(%error, "failed to remove a used approval");
-    }
-    Ok(())
+    used.write(store, key, version).await
 }
 
-/// Removes expired entries, and checks that there is room for a request of this principal.
+/// Checks that there is room for one more request of the principal of a key.
 ///
 /// # Errors
 /// `Overloaded` if there is none; `Unavailable` if the store fails.
-pub(super) async fn make_room(store: &dyn KvStore, requester: &Principal) -> Result<(), Failure> {
+pub(super) async fn check_room(store: &dyn KvStore, key: &str) -> Result<(), Failure> {
+    let principal: String = key.chars().take(PRINCIPAL_KEY_CHARS).collect();
     let now = SystemTime::now();
-    let (mut all, mut own) = (0, 0);
-    for entry in read(store).await.map_err(unavailable)? {
-        match entry.record::<Approval>() {
-            Some(approval) if !approval.is_expired(now) => {
-                all += 1;
-                own += usize::from(
-                    approval.requester_kind == requester.kind && is_requester(requester, &approval),
-                );
-            }
-            _ => drop(store.remove(SPACE, &entry.key).await.map_err(unavailable)?),
+    let (mut after, mut own) = (principal.clone(), 0);
+    loop {
+        let page = store.list(SPACE, Some(&after), PAGE_ENTRIES).await;
+        let page = page.map_err(unavailable)?;
+        let of_principal = page
+            .iter()
+            .filter(|entry| entry.key.starts_with(&principal));
+        let counts = |entry: &&KvEntry| {
+            let approval: Option<Approval> = entry.record();
+            approval.is_none_or(|approval| !approval.is_expired(now))
+        };
+        own += of_principal.filter(counts).count();
+        if own >= APPROVALS_PER_PRINCIPAL_MAX {
+            return Err(Failure::overloaded(format!(
+                "{APPROVALS_PER_PRINCIPAL_MAX} of your uses of tools wait for approvals or were denied: wait until some are decided or expire"
+            )));
+        }
+        match page.last() {
+            Some(last) if last.key.starts_with(&principal) => after.clone_from(&last.key),
+            _ => return Ok(()),
         }
     }
-    if own >= APPROVALS_PER_PRINCIPAL_MAX || all >= APPROVALS_MAX {
-        return Err(Failure::overloaded(format!(
-            "too many uses of tools wait for approvals (at most {APPROVALS_PER_PRINCIPAL_MAX} of one principal, {APPROVALS_MAX} of all): wait until some are decided or expire"
-        )));
+}
+
+/// Writes a new request. If the store has no room, removes expired ones and tries once more.
+///
+/// # Errors
+/// `Overloaded` if there is still none; `Unavailable` if they can't be removed. The inner error is that of the write.
+pub(super) async fn create(
+    store: &dyn KvStore,
+    approval: &Approval,
+    key: &str,
+    version: u64,
+) -> Result<Result<(), KvError>, Failure> {
+    let is_full = |written: &Result<(), KvError>| {
+        matches!(written, Err(KvError::Journal(JournalError::Full { .. })))
+    };
+    let written = approval.write(store, key, version).await;
+    if !is_full(&written) {
+        return Ok(written);
+    }
+    let entries = read(store).await.map_err(unavailable)?;
+    remove_expired(store, &entries).await.map_err(unavailable)?;
+    let written = approval.write(store, key, version).await;
+    match is_full(&written) {
+        true => Err(Failure::overloaded(
+            "too many uses of tools wait for approvals: wait until some are decided or expire",
+        )),
+        false => Ok(written),
+    }
+}
+
+/// Removes entries that have been expired for some time.
+async fn remove_expired(store: &dyn KvStore, entries: &[KvEntry]) -> JournalResult<()> {
+    let before = unix_s(SystemTime::now()).saturating_sub(EXPIRED_TIME_S);
+    for entry in entries {
+        let approval: Option<Approval> = entry.record();
+        if approval.is_some_and(|approval| approval.expires_s < before) {
+            store.remove(SPACE, &entry.key).await?;
+        }
     }
     Ok(())
 }
@@ -251,16 +318,17 @@ async fn read(store: &dyn KvStore) -> JournalResult<Vec<KvEntry>> {
 }
 
 /// Returns the uses that a principal may decide about and that nobody has decided about, the oldest first. The
-/// operator gets all.
+/// operator gets all. Removes what has been expired for an hour.
 ///
 /// # Errors
 /// Those of the store.
 pub async fn approvals(store: &dyn KvStore, by: &Principal) -> JournalResult<Vec<Approval>> {
     let now = SystemTime::now();
     let entries = read(store).await?;
+    remove_expired(store, &entries).await?;
     let known = entries.iter().filter_map(KvEntry::record::<Approval>);
     let mut pending: Vec<Approval> = known
-        .filter(|approval| approval.state == ApprovalState::Pending && !approval.is_expired(now))
+        .filter(|approval| approval.is_pending() && !approval.is_expired(now))
         .filter(|approval| approval.may_decide(by) && !is_requester(by, approval))
         .collect();
     pending.sort_by(|one, other| {
@@ -270,7 +338,46 @@ pub async fn approvals(store: &dyn KvStore, by: &Principal) -> JournalResult<Vec
     Ok(pending)
 }
 
-/// Decides about a use. An approval counts for one run within as much time as the request had.
+/// Returns the use that waits for an approval, and the version of its entry.
+///
+/// # Errors
+/// [`ApprovalError`] if there is none that the principal may decide about.
+async fn find(
+    store: &dyn KvStore,
+    id: &str,
+    by: &Principal,
+) -> Result<(Approval, u64), ApprovalError> {
+    let is_key =
+        |key: &&str| key.len() == KEY_CHARS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let key = id.split_once('-').map(|(key, _)| key).filter(is_key);
+    let key = key.ok_or(ApprovalError::Unknown)?;
+    let entry = store.get(SPACE, key).await.map_err(KvError::from)?;
+    let entry = entry.ok_or(ApprovalError::Unknown)?;
+    let approval: Approval = entry.record().ok_or(ApprovalError::Unknown)?;
+    let is_over = approval.is_expired(SystemTime::now());
+    if approval.id != id || is_over || !approval.may_decide(by) {
+        return Err(ApprovalError::Unknown);
+    }
+    match is_requester(by, &approval) {
+        true => Err(ApprovalError::Own),
+        false => Ok((approval, entry.version)),
+    }
+}
+
+/// Returns the use with this id, to be shown to whoever decides about it.
+///
+/// # Errors
+/// [`ApprovalError`] if there is none that the principal may decide about.
+pub async fn find_approval(
+    store: &dyn KvStore,
+    id: &str,
+    by: &Principal,
+) -> Result<Approval, ApprovalError> {
+    find(store, id, by).await.map(|(approval, _)| approval)
+}
+
+/// Decides about a use. An approval counts for one run within as much time as the request had; until it is used, it
+/// can be denied.
 ///
 /// # Errors
 /// [`ApprovalError`].
@@ -281,41 +388,30 @@ pub async fn decide_approval(
     by: &Principal,
 ) -> Result<Approval, ApprovalError> {
     let reason = decision.reason.filter(|reason| !reason.is_empty());
-    if reason
-        .as_ref()
-        .is_some_and(|reason| reason.len() > APPROVAL_REASON_BYTES_MAX)
-    {
+    let is_long = |reason: &String| reason.len() > APPROVAL_REASON_BYTES_MAX;
+    if reason.as_ref().is_some_and(is_long) {
         return Err(ApprovalError::Reason);
     }
-    let is_hex = |key: &&str| key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let key = id.split_once('-').map(|(key, _)| key).filter(is_hex);
-    let key = key.ok_or(ApprovalError::Unknown)?;
-    let entry = store.get(SPACE, key).await.map_err(KvError::from)?;
-    let now = SystemTime::now();
-    let entry = entry.ok_or(ApprovalError::Unknown)?;
-    let approval: Approval = entry.record().ok_or(ApprovalError::Unknown)?;
-    if approval.id != id || approval.is_expired(now) || !approval.may_decide(by) {
-        return Err(ApprovalError::Unknown);
-    }
-    if is_requester(by, &approval) {
-        return Err(ApprovalError::Own);
-    }
-    if approval.state != ApprovalState::Pending {
-        return Err(ApprovalError::Decided);
-    }
+    let (approval, version) = find(store, id, by).await?;
+    let state = match (approval.state, decision.is_approved) {
+        (ApprovalState::Pending, true) => ApprovalState::Approved,
+        (ApprovalState::Pending | ApprovalState::Approved, false) => ApprovalState::Denied,
+        _ => return Err(ApprovalError::Decided),
+    };
     let time = Duration::from_secs(approval.expires_s.saturating_sub(approval.requested_s));
     let decided = Approval {
-        state: match decision.is_approved {
-            true => ApprovalState::Approved,
-            false => ApprovalState::Denied,
-        },
-        expires_s: unix_s(now + time),
+        state,
+        expires_s: unix_s(SystemTime::now() + time),
         decided_by: Some(format!("{}:{}", by.kind, by.id)),
         reason,
         ..approval
     };
-    decided.write(store, key, entry.version).await?;
-    Ok(decided)
+    let key: String = id.chars().take(KEY_CHARS).collect();
+    match decided.write(store, &key, version).await {
+        Ok(()) => Ok(decided),
+        Err(KvError::VersionConflict { .. }) => Err(ApprovalError::Decided),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the failure of an error of the store.
@@ -324,9 +420,11 @@ pub(super) fn unavailable(error: impl std::fmt::Display) -> Failure {
     Failure::unavailable("the node can't read what is approved: try again later")
 }
 
-/// Returns whether a principal is the one that an approval is for, whatever its credential.
+/// Returns whether a principal is the one that an approval is for: its id is the same, whatever the kind of its
+/// credential. The operator is only itself.
 fn is_requester(principal: &Principal, approval: &Approval) -> bool {
-    principal.id == approval.requester
+    let is_same_kind = principal.kind == approval.requester_kind;
+    principal.id == approval.requester && (is_same_kind || !is_operator(principal))
 }
 
 /// Returns whether a principal is the operator, who may decide about all.

@@ -5,11 +5,11 @@ use callboard_message::{ElicitationAnswer, FailureKind, PrincipalKind, RawObject
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::store::{SPACE, key};
+use super::store::SPACE;
 use super::*;
-use crate::call::Caller;
 use crate::kv_store::to_body;
 use crate::sync::Mutex;
+use crate::system::System;
 use crate::testkit::run_with_paused_time;
 
 fn principal(id: &str, scopes: &[&str]) -> Principal {
@@ -33,12 +33,36 @@ fn leads() -> ApprovalTerms {
     }
 }
 
-const fn pay(arguments: &str) -> ToolUse<'_> {
+fn pay(arguments: &str) -> ToolUse<'static> {
     ToolUse {
         agent: "bank",
         tool: "pay",
-        arguments,
+        arguments: arguments.to_owned(),
     }
+}
+
+/// Waits for an approval, as [`super::obtain`] does, in a system.
+async fn obtain(
+    system: &System,
+    call: &CallContext,
+    terms: &ApprovalTerms,
+    used: &ToolUse<'_>,
+) -> Result<(), Failure> {
+    let place = ApprovalPlace {
+        store: &*system.store().kv,
+        audit: system.audit(),
+        waiting: system.policy().waiting_calls(),
+    };
+    super::obtain(place, call, terms, used).await
+}
+
+fn key(
+    system: &System,
+    principal: &Principal,
+    terms: &ApprovalTerms,
+    used: &ToolUse<'_>,
+) -> String {
+    store::key(system.audit(), principal, terms, used)
 }
 
 fn approve() -> ApprovalDecision {
@@ -105,20 +129,13 @@ fn person_at_the_caller() {
                 asked: Mutex::default(),
             });
             let call = call_of("alice").with_caller(person.clone());
-            let obtained = obtain(&*system.store().kv, system.audit(), &call, &terms, &used).await;
+            let obtained = obtain(system, &call, &terms, &used).await;
             assert_eq!(obtained.err().map(|failure| failure.kind), expected);
             let shown = "api_key:alice wants to run the tool pay of bank with these arguments: {\"to\":\"b\\u{200b}ob\"}";
             let expected: &[&str] = if is_asked { &[shown] } else { &[] };
             assert_eq!(*person.asked.lock(), expected);
         }
-        let nobody = obtain(
-            &*system.store().kv,
-            system.audit(),
-            &call_of("alice"),
-            &terms,
-            &used,
-        )
-        .await;
+        let nobody = obtain(system, &call_of("alice"), &terms, &used).await;
         assert_eq!(nobody.unwrap_err().kind, FailureKind::NoResponder);
         assert!(
             approvals(&*system.store().kv, &Principal::local_operator())
@@ -146,7 +163,7 @@ fn approved_by_somebody_else() {
             ..alice.clone()
         };
         let (terms, used, call) = (leads(), pay("{\"to\":1}"), call_of("alice"));
-        let waiting = obtain(&*system.store().kv, system.audit(), &call, &terms, &used);
+        let waiting = obtain(system, &call, &terms, &used);
         let deciding = async {
             let pending = loop {
                 tokio::time::sleep(POLL_INTERVAL / 2).await;
@@ -181,9 +198,7 @@ fn approved_by_somebody_else() {
         obtained.unwrap();
         // It was for one run.
         let soon = || call_of("alice").with_deadline(Instant::now() + 2 * POLL_INTERVAL);
-        let pending = obtain(&*system.store().kv, system.audit(), &soon(), &terms, &used)
-            .await
-            .unwrap_err();
+        let pending = obtain(system, &soon(), &terms, &used).await.unwrap_err();
         assert_eq!(pending.kind, FailureKind::TimedOut);
         let id = pending.data.unwrap()["approval"]
             .as_str()
@@ -199,9 +214,7 @@ fn approved_by_somebody_else() {
         decide_approval(store, &id, denial, &Principal::local_operator())
             .await
             .unwrap();
-        let denied = obtain(&*system.store().kv, system.audit(), &call, &terms, &used)
-            .await
-            .unwrap_err();
+        let denied = obtain(system, &call, &terms, &used).await.unwrap_err();
         assert_eq!(denied.kind, FailureKind::Denied);
         assert!(denied.message.contains("too much"), "{}", denied.message);
     });
@@ -215,16 +228,7 @@ fn approvals_are_for_one_use() {
         let store = &*system.store().kv;
         let (operator, terms) = (Principal::local_operator(), leads());
         let soon = |who| call_of(who).with_deadline(Instant::now() + 2 * POLL_INTERVAL);
-        let asks = async |who, used: &ToolUse<'_>| {
-            obtain(
-                &*system.store().kv,
-                system.audit(),
-                &soon(who),
-                &terms,
-                used,
-            )
-            .await
-        };
+        let asks = async |who, used: &ToolUse<'_>| obtain(system, &soon(who), &terms, used).await;
         let used = pay("{\"to\":1}");
         asks("alice", &used).await.unwrap_err();
         let [pending] = &approvals(store, &operator).await.unwrap()[..] else {
@@ -265,7 +269,7 @@ fn approvals_expire() {
         let store = &*system.store().kv;
         let (operator, terms, used) = (Principal::local_operator(), leads(), pay("{}"));
         let alice = principal("alice", &[]);
-        let key = key(&alice, &used);
+        let key = key(system, &alice, &terms, &used);
         for state in [
             ApprovalState::Pending,
             ApprovalState::Approved,
@@ -285,65 +289,80 @@ fn approvals_expire() {
             assert!(matches!(late, Err(ApprovalError::Unknown)));
             let soon = CallContext::new(Arc::new(alice.clone()))
                 .with_deadline(Instant::now() + 2 * POLL_INTERVAL);
-            let pending = obtain(&*system.store().kv, system.audit(), &soon, &terms, &used)
-                .await
-                .unwrap_err();
+            let pending = obtain(system, &soon, &terms, &used).await.unwrap_err();
             assert_ne!(pending.data.unwrap()["approval"], expired.id);
         }
     });
 }
 
-/// Goal: what waits is bounded, for each principal and for all, and expired uses make room; a cancelled call ends
-/// at once. Method: the most, and one more; the longest arguments and reason, and a byte more.
+/// Goal: a call doesn't ask again when nobody has decided in time. Method: a request that expires while it is awaited.
+#[test]
+fn requests_that_expire_while_awaited() {
+    run_with_paused_time(async |system| {
+        let store = &*system.store().kv;
+        let (terms, used, call) = (leads(), pay("{}"), call_of("alice"));
+        let expire = async {
+            tokio::time::sleep(POLL_INTERVAL / 2).await;
+            let entry = store.list(SPACE, None, 1).await.unwrap().remove(0);
+            let expired = Approval {
+                expires_s: 1,
+                ..entry.record().unwrap()
+            };
+            store
+                .put(SPACE, &entry.key, to_body(&expired), None)
+                .await
+                .unwrap();
+        };
+        let (obtained, ()) = tokio::join!(obtain(system, &call, &terms, &used), expire);
+        let refused = obtained.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Denied);
+        assert!(refused.message.contains("in time"), "{}", refused.message);
+        let operator = Principal::local_operator();
+        assert!(approvals(store, &operator).await.unwrap().is_empty());
+    });
+}
+
+/// Goal: what waits is bounded for each principal, and its expired uses make room; a cancelled call ends at once.
+/// Method: the most requests and waiting calls, and one more; the longest arguments and reason, and a byte more.
 #[test]
 fn waiting_uses_are_bounded() {
     run_with_paused_time(async |system| {
         let store = &*system.store().kv;
-        let terms = leads();
+        let (terms, operator) = (leads(), Principal::local_operator());
         let soon = |who: &str| call_of(who).with_deadline(Instant::now() + POLL_INTERVAL);
-        let fill = async |who: &str, number: usize| {
-            for at in 0..number {
-                let arguments = format!("{{\"n\":{at}}}");
-                let used = pay(&arguments);
-                let key = key(&principal(who, &[]), &used);
-                let approval = Approval::new(&key, &principal(who, &[]), &terms, &used);
-                approval.write(store, &key, 0).await.unwrap();
-            }
-        };
-        fill("alice", APPROVALS_PER_PRINCIPAL_MAX - 1).await;
         let ask = async |who: &str, arguments: &str| {
-            let refused = obtain(
-                &*system.store().kv,
-                system.audit(),
-                &soon(who),
-                &terms,
-                &pay(arguments),
-            )
-            .await;
+            let refused = obtain(system, &soon(who), &terms, &pay(arguments)).await;
             refused.unwrap_err().kind
         };
-        assert_eq!(ask("alice", "{\"last\":1}").await, FailureKind::TimedOut);
-        assert_eq!(ask("alice", "{\"more\":1}").await, FailureKind::Overloaded);
-        for who in 0..APPROVALS_MAX / APPROVALS_PER_PRINCIPAL_MAX - 1 {
-            fill(&format!("p{who}"), APPROVALS_PER_PRINCIPAL_MAX).await;
+        for at in 0..APPROVALS_PER_PRINCIPAL_MAX {
+            let asked = ask("alice", &format!("{{\"n\":{at}}}")).await;
+            assert_eq!(asked, FailureKind::TimedOut, "{at}");
         }
-        assert_eq!(ask("bob", "{}").await, FailureKind::Overloaded);
-        let entries = store.list(SPACE, None, 1).await.unwrap();
-        let oldest = Approval {
-            expires_s: 1,
-            ..entries[0].record().unwrap()
-        };
-        let body = to_body(&oldest);
-        store.put(SPACE, &entries[0].key, body, None).await.unwrap();
+        assert_eq!(ask("alice", "{}").await, FailureKind::Overloaded);
         assert_eq!(ask("bob", "{}").await, FailureKind::TimedOut);
+        let entries = store.list(SPACE, None, 1_000).await.unwrap();
+        let of_alice = entries.iter().find(|entry| {
+            let approval: Approval = entry.record().unwrap();
+            approval.requester == "alice"
+        });
+        let of_alice = of_alice.unwrap();
+        let expired = Approval {
+            expires_s: 1,
+            ..of_alice.record().unwrap()
+        };
+        let body = to_body(&expired);
+        store.put(SPACE, &of_alice.key, body, None).await.unwrap();
+        assert_eq!(ask("alice", "{}").await, FailureKind::TimedOut);
+        let pending = approvals(store, &operator).await.unwrap();
+        assert_eq!(pending.len(), APPROVALS_PER_PRINCIPAL_MAX + 1);
+        // It is removed with the list, an hour after its end.
+        assert!(store.get(SPACE, &of_alice.key).await.unwrap().is_none());
 
-        let longest = format!("\"{}\"", "x".repeat(APPROVAL_ARGUMENTS_BYTES_MAX - 2));
-        assert_eq!(ask("bob", &longest).await, FailureKind::Overloaded);
-        let longer = format!("{longest} ");
+        let longest = "x".repeat(APPROVAL_ARGUMENTS_BYTES_MAX);
+        assert_eq!(ask("bob", &longest).await, FailureKind::TimedOut);
+        let longer = format!("{longest}x");
         assert_eq!(ask("bob", &longer).await, FailureKind::InvalidInput);
 
-        let operator = Principal::local_operator();
-        let pending = approvals(store, &operator).await.unwrap();
         let decide = async |bytes: usize| {
             let decision = ApprovalDecision {
                 is_approved: false,
@@ -355,12 +374,24 @@ fn waiting_uses_are_bounded() {
         assert!(matches!(long, Err(ApprovalError::Reason)));
         decide(APPROVAL_REASON_BYTES_MAX).await.unwrap();
 
-        let call = call_of("p0");
-        call.cancel.cancel();
-        let used = pay("{\"n\":0}");
-        let ended = obtain(&*system.store().kv, system.audit(), &call, &terms, &used)
-            .await
-            .unwrap_err();
-        assert_eq!(ended.kind, FailureKind::Cancelled);
+        let call = call_of("carol");
+        let cancelling = async {
+            tokio::time::sleep(POLL_INTERVAL / 2).await;
+            call.cancel.cancel();
+        };
+        let used = pay("{}");
+        let (ended, ()) = tokio::join!(obtain(system, &call, &terms, &used), cancelling);
+        assert_eq!(ended.unwrap_err().kind, FailureKind::Cancelled);
+
+        // One more than may wait at a time ends at once.
+        let call = call_of("dave").with_deadline(Instant::now() + 10 * POLL_INTERVAL);
+        let began = Instant::now();
+        let all = (0..=APPROVAL_WAITS_PER_PRINCIPAL_MAX).map(|_| async {
+            let ended = obtain(system, &call, &terms, &used).await.unwrap_err();
+            assert_eq!(ended.kind, FailureKind::TimedOut);
+            usize::from(began.elapsed() < POLL_INTERVAL)
+        });
+        let at_once: usize = futures::future::join_all(all).await.into_iter().sum();
+        assert_eq!(at_once, 1);
     });
 }

@@ -138,6 +138,8 @@ pub(super) struct Counter {
     synced: Option<Instant>,
     /// Usage that isn't stored yet.
     pending: UsageChange,
+    /// Entry of the last write of which it is unknown whether it was made.
+    unconfirmed: Option<CounterDraft>,
 }
 
 impl Counter {
@@ -148,6 +150,7 @@ impl Counter {
             version: 0,
             synced: None,
             pending: UsageChange::default(),
+            unconfirmed: None,
         }
     }
 
@@ -159,27 +162,53 @@ impl Counter {
         self.pending = self.pending.plus(change);
     }
 
-    /// Returns whether the store's entry must be read before the usage is known. Changes that aren't written yet
-    /// are written soon, which reads it too.
-    pub fn needs_read(&self) -> bool {
-        match self.synced {
-            None => true,
-            Some(at) => !self.is_dirty() && at.elapsed() >= COUNTER_AGE_MAX,
-        }
+    /// Returns whether the store's entry must be read before the usage is known to a call that began at `begun`;
+    /// with `None`, any known usage will do. Changes that aren't written yet are written soon, which reads it too.
+    pub fn needs_read(&self, begun: Option<Instant>) -> bool {
+        let is_old = |at: Instant| {
+            begun.is_some_and(|begun| begun.saturating_duration_since(at) >= COUNTER_AGE_MAX)
+        };
+        self.synced.is_none_or(|at| !self.is_dirty() && is_old(at))
     }
 
     fn is_dirty(&self) -> bool {
         !self.pending.is_none()
     }
 
+    /// Takes over what was read from the store. What was counted in an earlier window doesn't count in the window
+    /// of the entry.
     fn adopt(&mut self, window: QuotaWindow, read: StoredUsage, now_s: u64) {
-        self.span = window.span_from(now_s, read.start_s.max(self.span.start_s));
-        self.stored = match read.start_s == self.span.start_s {
+        if let Some(draft) = self
+            .unconfirmed
+            .take()
+            .filter(|draft| draft.is_stored(&read))
+        {
+            return self.settle(&draft, read.version);
+        }
+        let mut span = window.span_from(now_s, self.span);
+        if read.start_s > span.start_s {
+            let later = window.span_at(read.start_s);
+            if window.may_be_current(later, now_s) {
+                span = later;
+            }
+        }
+        if span != self.span {
+            *self = Self::new(span);
+        }
+        self.stored = match read.start_s == span.start_s {
             true => read.usage,
             false => Usage::default(),
         };
         self.version = read.version;
         self.synced = Some(Instant::now());
+    }
+
+    fn settle(&mut self, draft: &CounterDraft, version: u64) {
+        self.pending = self.pending.minus(draft.change);
+        self.stored = draft.usage;
+        self.version = version;
+        self.synced = Some(Instant::now());
+        self.unconfirmed = None;
     }
 }
 
@@ -192,6 +221,14 @@ pub(super) struct CounterDraft {
     pub version: u64,
     /// Part of the usage that the store doesn't have.
     change: UsageChange,
+}
+
+impl CounterDraft {
+    /// Returns whether this is what the store has.
+    fn is_stored(&self, read: &StoredUsage) -> bool {
+        (read.version, read.start_s, read.usage)
+            == (self.version + 1, self.span.start_s, self.usage)
+    }
 }
 
 /// Counters of all quotas.
@@ -227,10 +264,11 @@ impl Counters {
             last.is_none_or(|at| at.elapsed() >= COUNTER_EVICTION_INTERVAL)
         };
         if self.by_key.len() >= QUOTA_COUNTERS_MAX && is_due() {
-            self.evicted = Some(Instant::now());
+            let now = Some(Instant::now());
+            self.evicted = now;
             // The store has the others, or nobody needs them any more.
             self.by_key.retain(|_, counter| {
-                counter.span.end_s > now_s && (counter.is_dirty() || !counter.needs_read())
+                counter.span.end_s > now_s && (counter.is_dirty() || !counter.needs_read(now))
             });
         }
         self.by_key.len() < QUOTA_COUNTERS_MAX
@@ -240,7 +278,7 @@ impl Counters {
     pub fn current(&mut self, key: &CounterKey, now_s: u64) -> &mut Counter {
         let new = || Counter::new(key.window.span_at(now_s));
         let counter = self.by_key.entry(key.clone()).or_insert_with(new);
-        let span = key.window.span_from(now_s, counter.span.start_s);
+        let span = key.window.span_from(now_s, counter.span);
         if span != counter.span {
             *counter = Counter::new(span);
         }
@@ -279,14 +317,16 @@ impl Counters {
 
     /// Returns the keys of counters with changes that can be written.
     pub fn dirty(&self) -> Vec<CounterKey> {
-        let has_room = |quota: &Arc<str>| {
-            let full = self.full.get(quota);
-            full.is_none_or(|at| at.elapsed() >= FULL_SPACE_RETRY_INTERVAL)
-        };
-        let dirty = self.by_key.iter().filter(|(key, counter)| {
-            counter.is_dirty() && (counter.version > 0 || has_room(&key.quota))
-        });
+        let counters = self.by_key.iter();
+        let dirty = counters.filter(|(key, counter)| self.is_writable(key, counter));
         dirty.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns whether a counter has changes, and the store has or may have room for it.
+    fn is_writable(&self, key: &CounterKey, counter: &Counter) -> bool {
+        let full = self.full.get(&key.quota);
+        let has_room = || full.is_none_or(|at| at.elapsed() >= FULL_SPACE_RETRY_INTERVAL);
+        counter.is_dirty() && (counter.version > 0 || has_room())
     }
 
     pub fn has_dirty(&self) -> bool {
@@ -301,7 +341,7 @@ impl Counters {
             self.by_key.remove(key);
             return None;
         }
-        counter.is_dirty().then(|| CounterDraft {
+        self.is_writable(key, counter).then(|| CounterDraft {
             span: counter.span,
             usage: counter.used(),
             version: counter.version,
@@ -311,18 +351,32 @@ impl Counters {
 
     /// Notes that an entry was written, and is its version `version` now.
     pub fn settle(&mut self, key: &CounterKey, draft: &CounterDraft, version: u64) {
-        let known = self.by_key.get_mut(key);
-        if let Some(counter) = known.filter(|counter| counter.span == draft.span) {
-            counter.pending = counter.pending.minus(draft.change);
-            counter.stored = draft.usage;
-            counter.version = version;
-            counter.synced = Some(Instant::now());
+        if let Some(counter) = self.drafted(key, draft) {
+            counter.settle(draft, version);
         }
+    }
+
+    /// Notes that an entry may have been written, or not.
+    pub fn note_unconfirmed(&mut self, key: &CounterKey, draft: &CounterDraft) {
+        if let Some(counter) = self.drafted(key, draft) {
+            counter.unconfirmed = Some(*draft);
+        }
+    }
+
+    /// Returns the counter of a draft; `None` if it has begun another window.
+    fn drafted(&mut self, key: &CounterKey, draft: &CounterDraft) -> Option<&mut Counter> {
+        let known = self.by_key.get_mut(key);
+        known.filter(|counter| counter.span == draft.span)
     }
 
     /// Notes that the store has no room for more counters of a quota.
     pub fn note_full(&mut self, quota: &Arc<str>) {
         self.full.insert(quota.clone(), Instant::now());
+    }
+
+    /// Notes that the store may have room for more counters of a quota.
+    pub fn note_room(&mut self, quota: &Arc<str>) {
+        self.full.remove(quota);
     }
 
     /// Drops the counters of other quotas than these, by id and window.

@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::capabilities::UnsubscribeResource;
 use callboard_message::{Failure, Message, Principal, log};
+use futures::future::{join_all, try_join_all};
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 pub use counter::QUOTA_COUNTERS_MAX;
 pub use rule::{QUOTA_ID_BYTES_MAX, QUOTA_USD_MAX, QUOTAS_MAX, Quota, QuotaError, QuotaShare};
@@ -31,6 +33,7 @@ use crate::kv_store::{KvError, KvStore};
 use crate::sync::Mutex;
 use counter::{Counter, CounterKey, Counters, UsageChange};
 use rule::CompiledQuota;
+use store::EXPIRED_REMOVALS_MAX;
 use window::unix_s;
 
 /// Time between two writes of changed counters to the store.
@@ -41,6 +44,8 @@ const COUNTER_WRITES_MAX: usize = 16;
 const COUNTER_WRITE_ATTEMPTS_MAX: usize = 5;
 /// Maximum number of times that the counters of a call are read, because they are dropped meanwhile.
 const COUNTER_READ_ATTEMPTS_MAX: usize = 3;
+/// Maximum time to read a counter. After it, a counter that is known goes on without the store.
+const COUNTER_READ_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Source of the current time.
 type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -87,6 +92,11 @@ impl Quotas {
         self.0.has_quotas.store(has_quotas, Release);
     }
 
+    /// Returns whether there are quotas.
+    pub(crate) fn has_quotas(&self) -> bool {
+        self.0.has_quotas.load(Acquire)
+    }
+
     /// Counts a message at the quotas of its principal, unless one of them is used up. Lists, descriptions and the
     /// ends of subscriptions aren't counted.
     ///
@@ -97,7 +107,7 @@ impl Quotas {
         store: &Arc<dyn KvStore>,
         request: PolicyRequest<'_>,
     ) -> Result<(), Failure> {
-        if !self.0.has_quotas.load(Acquire) {
+        if !self.has_quotas() {
             return Ok(());
         }
         let quotas = self.0.quotas_of_call(request);
@@ -117,7 +127,7 @@ impl Quotas {
         principal: &Principal,
         model: &str,
     ) -> Result<ModelUse, Failure> {
-        let charges = match self.0.has_quotas.load(Acquire) {
+        let charges = match self.has_quotas() {
             true => {
                 let quotas = self.0.quotas_of_model(principal, model);
                 self.0.take(store, principal, quotas).await?
@@ -131,9 +141,14 @@ impl Quotas {
         })
     }
 
-    /// Writes all changes to the store. Call it before the store is closed.
+    /// Writes all changes to the store. Call it before the store is closed. The writing goes on if this future is
+    /// dropped: the answers of the store tell what has been counted there.
     pub async fn flush(&self, store: &Arc<dyn KvStore>) {
-        self.0.write_changes(&**store).await;
+        let (state, store) = (self.0.clone(), store.clone());
+        let writing = tokio::spawn(async move { state.write_changes(&*store).await });
+        if let Err(error) = writing.await {
+            log::error!(%error, "the usage of quotas can't be written");
+        }
     }
 }
 
@@ -190,47 +205,59 @@ impl QuotaState {
         if quotas.is_empty() {
             return Ok(Vec::new());
         }
-        for _ in 0..COUNTER_READ_ATTEMPTS_MAX {
-            let unread = match self.try_take(principal, &quotas) {
-                CountAttempt::Counted(charges) => {
-                    self.start_writer(store);
-                    return Ok(charges);
-                }
-                CountAttempt::Refused(failure) => return Err(failure),
-                CountAttempt::Unread(unread) => unread,
+        let begun = Instant::now();
+        let mut attempt = self.try_take(principal, &quotas, Some(begun));
+        for reads_left in (0..COUNTER_READ_ATTEMPTS_MAX).rev() {
+            let CountAttempt::Unread(unread) = &attempt else {
+                break;
             };
-            for key in unread {
-                self.read(&**store, &key).await?;
-            }
+            try_join_all(unread.iter().map(|key| self.read(&**store, key))).await?;
+            // In the end, counters that are known count, however old they are.
+            let begun = (reads_left > 0).then_some(begun);
+            attempt = self.try_take(principal, &quotas, begun);
         }
-        Err(unknown_usage())
+        match attempt {
+            CountAttempt::Counted(charges) => {
+                self.start_writer(store);
+                Ok(charges)
+            }
+            CountAttempt::Refused(failure) => Err(failure),
+            CountAttempt::Unread(_) => Err(unknown_usage()),
+        }
     }
 
-    fn try_take(&self, principal: &Principal, quotas: &[Arc<CompiledQuota>]) -> CountAttempt {
+    /// Counts a call, unless counters must be read for it ([`Counter::needs_read`]).
+    fn try_take(
+        &self,
+        principal: &Principal,
+        quotas: &[Arc<CompiledQuota>],
+        begun: Option<Instant>,
+    ) -> CountAttempt {
         let now_s = self.now_s();
         let mut counters = self.counters.lock();
         let own = quotas.iter().map(|quota| quota.counter_key(principal));
         let keys: Vec<_> = own.map(|own| counters.place(own, now_s)).collect();
         let mut unread = Vec::new();
         // Of several that are used up, the last to reset.
-        let mut refusal: Option<(u64, Failure)> = None;
+        let mut exhausted: Option<(u64, &Arc<CompiledQuota>, String)> = None;
         for (quota, key) in quotas.iter().zip(&keys) {
             let counter = counters.current(key, now_s);
-            if counter.needs_read() {
+            if counter.needs_read(begun) {
                 unread.push(key.clone());
                 continue;
             }
             let end_s = counter.span.end_s;
-            let is_last = refusal.as_ref().is_none_or(|(other, _)| *other < end_s);
+            let is_last = exhausted.as_ref().is_none_or(|(other, ..)| *other < end_s);
             if is_last && let Some(limit) = quota.exhausted_limit(counter.used()) {
-                refusal = Some((end_s, quota.refusal(&limit, end_s, now_s)));
+                exhausted = Some((end_s, quota, limit));
             }
         }
         if !unread.is_empty() {
             return CountAttempt::Unread(unread);
         }
-        if let Some((_, failure)) = refusal {
-            return CountAttempt::Refused(failure);
+        if let Some((end_s, quota, limit)) = exhausted {
+            drop(counters);
+            return CountAttempt::Refused(quota.refusal(&limit, end_s, now_s));
         }
         let charges = keys.into_iter().map(|key| {
             let counter = counters.current(&key, now_s);
@@ -245,9 +272,10 @@ impl QuotaState {
     /// # Errors
     /// `Unavailable` if the store fails, and the counter isn't known.
     async fn read(&self, store: &dyn KvStore, key: &CounterKey) -> Result<(), Failure> {
-        let read = store::read(store, key).await;
+        let read = timeout(COUNTER_READ_TIME_MAX, store::read(store, key)).await;
+        let late = || JournalError::Unavailable("it doesn't answer in time".to_owned());
         let mut counters = self.counters.lock();
-        match read {
+        match read.unwrap_or_else(|_| Err(late())) {
             Ok(read) => {
                 counters.refresh(key, read, self.now_s());
                 Ok(())
@@ -283,18 +311,19 @@ impl QuotaState {
     /// Writes the changes of all counters to the store.
     async fn write_changes(&self, store: &dyn KvStore) {
         let _writing = self.writing.lock().await;
-        let changed = self.counters.lock().dirty();
-        let mut unstored = Vec::new();
+        let mut changed = self.counters.lock().dirty();
+        // In the order of the entries, so that two nodes lock them in the same order and can't deadlock.
+        changed.sort_by_cached_key(|key| (key.quota.clone(), key.owner.store_key()));
+        let mut full: BTreeSet<&Arc<str>> = BTreeSet::new();
         for keys in changed.chunks(COUNTER_WRITES_MAX) {
             let writes = keys.iter().map(|key| self.write(store, key));
-            let has_room = futures::future::join_all(writes).await;
-            let keys = keys.iter().zip(has_room);
-            unstored.extend(keys.filter(|(_, has_room)| !has_room).map(|(key, _)| key));
+            let has_room = join_all(writes).await;
+            let unstored = keys.iter().zip(has_room).filter(|(_, has_room)| !has_room);
+            full.extend(unstored.map(|(key, _)| &key.quota));
         }
-        let full: BTreeSet<_> = unstored.iter().map(|key| &key.quota).collect();
         for quota in full {
-            let keys = unstored.iter().copied();
-            let keys: Vec<_> = keys.filter(|key| key.quota == *quota).collect();
+            let keys = changed.iter().filter(|key| key.quota == *quota);
+            let keys: Vec<_> = keys.collect();
             self.make_room(store, quota, &keys).await;
         }
     }
@@ -302,13 +331,19 @@ impl QuotaState {
     /// Removes entries of a quota whose window is over, and writes these counters again.
     async fn make_room(&self, store: &dyn KvStore, quota: &Arc<str>, keys: &[&CounterKey]) {
         let swept = store::sweep(store, quota, self.now_s()).await;
-        let mut has_room = swept.is_ok_and(|removed| removed > 0);
+        let removed = swept.unwrap_or_default();
+        let mut has_room = removed > 0;
+        if has_room {
+            self.counters.lock().note_room(quota);
+        }
         for key in keys {
             has_room = has_room && self.write(store, key).await;
         }
-        if !has_room {
+        if removed == EXPIRED_REMOVALS_MAX {
+            // There may be more to remove: the next write goes on.
+            self.counters.lock().note_room(quota);
+        } else if !has_room {
             log::warn!(by: quota, quota = &**quota, "the store has no room for more counters of a quota: they are lost if the node stops");
-            self.counters.lock().note_full(quota);
         }
     }
 
@@ -333,8 +368,16 @@ impl QuotaState {
                     }
                     Err(error) => error,
                 },
-                Err(KvError::Journal(JournalError::Full { .. })) => return false,
-                Err(KvError::Journal(error)) => error,
+                Err(KvError::Journal(JournalError::Full { .. })) => {
+                    self.counters.lock().note_full(&key.quota);
+                    return false;
+                }
+                Err(KvError::Journal(error)) => {
+                    if matches!(error, JournalError::Unknown(_)) {
+                        self.counters.lock().note_unconfirmed(key, &draft);
+                    }
+                    error
+                }
             };
             log::error!(by: &key.quota, quota = &*key.quota, %error, "the usage of a quota can't be written");
             return true;

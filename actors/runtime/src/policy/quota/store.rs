@@ -14,6 +14,8 @@ use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
 const SPACE_PREFIX: &str = "quotas/";
 /// Number of entries that are read at once.
 const PAGE_ENTRIES: usize = 1_000;
+/// Maximum number of entries of earlier windows that are removed at once. The next write removes further ones.
+pub(super) const EXPIRED_REMOVALS_MAX: u64 = 256;
 
 /// Counter as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -82,18 +84,30 @@ pub(super) async fn write(
         .await
 }
 
-/// Removes the entries of a quota whose window is over, and returns their number.
+/// Removes up to [`EXPIRED_REMOVALS_MAX`] entries of a quota whose window is over, and returns their number.
 pub(super) async fn sweep(store: &dyn KvStore, quota: &str, now_s: u64) -> JournalResult<u64> {
+    let space = space(quota);
     let mut removed = 0;
     for entry in read_all(store, quota).await? {
-        let record = entry.record::<CounterRecord>();
-        let end_s = record.map(|record| record.window.span_at(record.window_start).end_s);
-        // Another node that writes it for a new window just now loses what it has counted there.
-        if end_s.is_some_and(|end_s| end_s <= now_s) {
-            removed += u64::from(store.remove(&space(quota), &entry.key).await?);
+        if removed == EXPIRED_REMOVALS_MAX {
+            break;
+        }
+        if !is_expired(&entry, now_s) {
+            continue;
+        }
+        // Read again, because another node may have written it for a new window.
+        let current = store.get(&space, &entry.key).await?;
+        if current.is_some_and(|current| is_expired(&current, now_s)) {
+            removed += u64::from(store.remove(&space, &entry.key).await?);
         }
     }
     Ok(removed)
+}
+
+fn is_expired(entry: &KvEntry, now_s: u64) -> bool {
+    let record = entry.record::<CounterRecord>();
+    let end_s = record.map(|record| record.window.span_at(record.window_start).end_s);
+    end_s.is_some_and(|end_s| end_s <= now_s)
 }
 
 async fn read_all(store: &dyn KvStore, quota: &str) -> JournalResult<Vec<KvEntry>> {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 86_400;
-/// Maximum time by which the clock of another node may be ahead, in seconds. A counter whose window begins
-/// later than that is wrong, and doesn't count.
+/// Maximum time by which the clock of another node may be ahead, in seconds; for windows of a minute, half of one. A
+/// counter whose window begins later than that is wrong, and doesn't count.
 const CLOCK_SKEW_MAX_S: u64 = 300;
 
 /// Length of the window of time in which a quota counts. Windows begin by the calendar of UTC.
@@ -51,15 +51,22 @@ impl QuotaWindow {
         }
     }
 
-    /// Returns the window of now, or the known one that begins later: another node's clock may be ahead, or this
-    /// node's clock was set back.
-    pub(super) fn span_from(self, now_s: u64, known_start_s: u64) -> WindowSpan {
-        let current = self.span_at(now_s);
-        let is_plausible = known_start_s <= now_s.saturating_add(CLOCK_SKEW_MAX_S);
-        match known_start_s > current.start_s && is_plausible {
-            true => self.span_at(known_start_s),
-            false => current,
+    /// Returns the known window while it may be the present one, else that of now.
+    pub(super) fn span_from(self, now_s: u64, known: WindowSpan) -> WindowSpan {
+        match self.may_be_current(known, now_s) {
+            true => known,
+            false => self.span_at(now_s),
         }
+    }
+
+    /// Returns whether a window contains now, or begins soon: another node's clock may be ahead, or this node's
+    /// clock was set back.
+    pub(super) fn may_be_current(self, span: WindowSpan, now_s: u64) -> bool {
+        let skew_max_s = match self {
+            Self::Minute => MINUTE_S / 2,
+            Self::Day | Self::Month => CLOCK_SKEW_MAX_S,
+        };
+        now_s < span.end_s && span.start_s <= now_s.saturating_add(skew_max_s)
     }
 }
 

@@ -40,6 +40,21 @@ pub(super) fn select_skill(
     skills: &SkillSet,
     request: &SendMessageRequest,
 ) -> Result<SelectedSkill, A2aError> {
+    let selected = select_named(skills, request)?;
+    let is_passed_on = selected.is_message;
+    match is_passed_on && names_other_skill(skills, request, &selected.skill) {
+        true => Err(unknown_skill_error(
+            skills,
+            "the message names another skill than the one that it is for: send a message for each",
+        )),
+        false => Ok(selected),
+    }
+}
+
+fn select_named(
+    skills: &SkillSet,
+    request: &SendMessageRequest,
+) -> Result<SelectedSkill, A2aError> {
     let message = &request.message;
     let named = |metadata: &Option<RawObject>| {
         let metadata = metadata.as_ref()?;
@@ -114,6 +129,28 @@ fn names_withheld(skills: &SkillSet, request: &SendMessageRequest) -> bool {
                 named.is_some_and(|named| skills.withheld.contains(&named))
             })
         })
+}
+
+/// Returns whether a message that is passed on as a whole names a skill besides the selected one, while some of the
+/// agent's are kept back or need an approval: the agent could take the message for that.
+fn names_other_skill(skills: &SkillSet, request: &SendMessageRequest, selected: &str) -> bool {
+    if skills.withheld.is_empty() && !skills.need_approval {
+        return false;
+    }
+    let is_other = |named: String| named != selected;
+    let metadata = [&request.message.metadata, &request.metadata];
+    let mut metadata = metadata.into_iter().flatten();
+    let mut parts = request.message.parts.iter().filter_map(Part::as_data);
+    metadata.any(|metadata| {
+        let mut names = SKILL_NAMES.iter();
+        names.any(|name| metadata.text(name).is_some_and(is_other))
+    }) || parts.any(|data| {
+        let data = RawObject::parse(data).unwrap_or_default();
+        let is_call = CALL_ARGUMENTS.iter().any(|name| data.has(name));
+        let calls = CALL_NAMES.iter().filter(|_| is_call);
+        let mut names = SKILL_NAMES.iter().chain(calls);
+        names.any(|name| data.text(name).is_some_and(is_other))
+    })
 }
 
 /// Selects `skill`, with the whole message if its agent takes parts, else with arguments built from

@@ -64,6 +64,8 @@ pub(crate) struct SkillSet {
     pub(crate) accepts_messages: bool,
     /// Names of the skills that the rules keep back from the caller.
     pub(crate) withheld: Vec<String>,
+    /// Whether rules may demand an approval of the caller's uses.
+    pub(crate) need_approval: bool,
 }
 
 /// A skill of an agent: a message type or a tool.
@@ -192,6 +194,7 @@ impl ServedAgent {
                 all,
                 accepts_messages: converse.is_some(),
                 withheld: Vec::new(),
+                need_approval: false,
             }),
             converse: converse.unwrap_or(OnRestart::Fail),
             agent,
@@ -223,6 +226,7 @@ impl ServedAgent {
             all,
             accepts_messages: self.own.accepts_messages,
             withheld: Vec::new(),
+            need_approval: false,
         });
         *known = Some((Instant::now(), skills.clone()));
         Ok(skills)
@@ -250,6 +254,7 @@ impl ServedAgent {
             all,
             accepts_messages: self.own.accepts_messages && may_use(CONVERSE),
             withheld,
+            need_approval: inbound_policy::may_need_approval(&self.agent, &call.principal),
         })
     }
 

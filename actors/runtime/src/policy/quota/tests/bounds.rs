@@ -6,8 +6,10 @@ use std::time::Duration;
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
+use super::super::store::{EXPIRED_REMOVALS_MAX, sweep};
 use super::super::{
-    QUOTA_COUNTERS_MAX, QUOTA_ID_BYTES_MAX, QUOTA_USD_MAX, QUOTAS_MAX, Quota, QuotaError,
+    COUNTER_WRITES_MAX, QUOTA_COUNTERS_MAX, QUOTA_ID_BYTES_MAX, QUOTA_USD_MAX, QUOTAS_MAX, Quota,
+    QuotaError,
 };
 use super::{TestNode, key, row};
 use crate::kv_store::KV_SPACE_ENTRIES_MAX_DEFAULT;
@@ -36,31 +38,128 @@ async fn stores_that_fail() {
     );
 }
 
-/// Goal: a store without room for another counter gets room from windows that are over, and until then the counter
-/// counts in memory. Method: as many counters as a space has entries, and one more; the next minute.
+/// Goal: a call with several quotas goes on with counters that are known, however slow the store is, and one whose
+/// counters aren't known doesn't wait for ever. Method: reads that take longer than what they read counts, fail, or
+/// never end.
+#[tokio::test(start_paused = true)]
+async fn known_counters_go_on() {
+    let quota = |id: &str| json!({ "id": id, "window": "day", "calls": 9 });
+    let node = TestNode::new(json!([quota("a"), quota("b")]));
+    let store = &node.test_store;
+    let alice = key("alice");
+    assert_eq!(node.calls(&alice, 1).await, 1);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    store.delay_ms.store(1_500, Relaxed);
+    assert_eq!(node.calls(&alice, 1).await, 1);
+    store.delay_ms.store(0, Relaxed);
+    for trouble in [&store.fails, &store.reads_hang] {
+        // All is written, and known counters are old.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        trouble.store(true, Relaxed);
+        let begun = tokio::time::Instant::now();
+        assert_eq!(node.calls(&alice, 2).await, 2);
+        let refused = node.call(&key("bob"), "files", "read").await.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Unavailable);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        trouble.store(false, Relaxed);
+    }
+    node.quotas.flush(&node.store).await;
+    for id in ["a", "b"] {
+        let stored = node.stored(&quota(id)).await;
+        assert_eq!(stored, [row("api_key:alice", 6, 0, 0)]);
+    }
+}
+
+/// Goal: what was written counts once, also if the store's answer comes too late or not at all. Method: a flush that
+/// isn't waited for; a write whose result is unknown, with calls after it.
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_missed() {
+    let written = json!({ "id": "q", "window": "day", "calls": 9 });
+    let node = TestNode::new(json!([written]));
+    let store = &node.test_store;
+    let alice = key("alice");
+    assert_eq!(node.calls(&alice, 1).await, 1);
+    store.answers_late.store(true, Relaxed);
+    let flush = node.quotas.flush(&node.store);
+    let flushed = tokio::time::timeout(Duration::from_secs(1), flush).await;
+    assert!(flushed.is_err());
+    store.answers_late.store(false, Relaxed);
+    node.quotas.flush(&node.store).await;
+    let stored = node.stored(&written).await;
+    assert_eq!(stored, [row("api_key:alice", 1, 0, 0)]);
+    for is_unsure in [true, false] {
+        store.is_unsure.store(is_unsure, Relaxed);
+        assert_eq!(node.calls(&alice, 1).await, 1);
+        node.quotas.flush(&node.store).await;
+    }
+    let stored = node.stored(&written).await;
+    assert_eq!(stored, [row("api_key:alice", 3, 0, 0)]);
+}
+
+/// Goal: all nodes write entries in one order, so that their transactions can't wait for each other in a circle.
+/// Method: many principals at two quotas.
+#[tokio::test(start_paused = true)]
+async fn entries_are_written_in_order() {
+    let node = TestNode::new(json!([
+        { "id": "b", "window": "day", "calls": 9 },
+        { "id": "a", "window": "day", "calls": 9 },
+    ]));
+    for at in 0..50 {
+        assert_eq!(node.calls(&key(&format!("k{at}")), 1).await, 1);
+    }
+    node.quotas.flush(&node.store).await;
+    let writes = node.test_store.writes.lock();
+    assert_eq!(writes.len(), 100);
+    assert!(writes.is_sorted(), "{writes:?}");
+}
+
+/// Goal: an entry that a node has just written for a new window isn't removed as one of the old. Method: a write
+/// while the entries are read.
+#[tokio::test(start_paused = true)]
+async fn renewed_entries_stay() {
+    let written = json!({ "id": "q", "window": "minute", "calls": 2 });
+    let node = TestNode::new(json!([written]));
+    let alice = key("alice");
+    assert_eq!(node.calls(&alice, 1).await, 1);
+    node.quotas.flush(&node.store).await;
+    node.set_time("2026-11-27T11:07:00Z");
+    node.test_store.delay_ms.store(1, Relaxed);
+    let now_s = node.now_s.load(Relaxed);
+    let renewed = async {
+        assert_eq!(node.calls(&alice, 1).await, 1);
+        node.quotas.flush(&node.store).await;
+    };
+    let (swept, ()) = tokio::join!(sweep(&*node.store, "q", now_s), renewed);
+    assert_eq!(swept, Ok(0));
+    let stored = node.stored(&written).await;
+    assert_eq!(stored, [row("api_key:alice", 1, 0, 0)]);
+}
+
+/// Goal: a store without room for other counters isn't tried for each of them, and gets room from windows that are
+/// over, some at a time; until then they count in memory. Method: as many counters as a space has entries, and a
+/// hundred more; the next minute.
 #[tokio::test(start_paused = true)]
 async fn a_full_space() {
     let written = json!({ "id": "q", "window": "minute", "calls": 2 });
     let node = TestNode::new(json!([written]));
-    for at in 0..KV_SPACE_ENTRIES_MAX_DEFAULT {
-        assert!(
-            node.call(&key(&format!("k{at}")), "files", "read")
-                .await
-                .is_ok()
-        );
-    }
+    let call_all = async |name: &str, count: usize| {
+        for at in 0..count {
+            let principal = key(&format!("{name}{at}"));
+            assert!(node.call(&principal, "files", "read").await.is_ok());
+        }
+    };
+    call_all("k", KV_SPACE_ENTRIES_MAX_DEFAULT).await;
     node.quotas.flush(&node.store).await;
-    assert_eq!(
-        node.stored(&written).await.len(),
-        KV_SPACE_ENTRIES_MAX_DEFAULT
-    );
+    let stored = node.stored(&written).await;
+    assert_eq!(stored.len(), KV_SPACE_ENTRIES_MAX_DEFAULT);
     let alice = key("alice");
     assert_eq!(node.calls(&alice, 1).await, 1);
+    call_all("x", 100).await;
+    node.test_store.writes.lock().clear();
     node.quotas.flush(&node.store).await;
-    assert_eq!(
-        node.stored(&written).await.len(),
-        KV_SPACE_ENTRIES_MAX_DEFAULT
-    );
+    assert!(node.test_store.writes.lock().len() <= COUNTER_WRITES_MAX);
+    let stored = node.stored(&written).await;
+    assert_eq!(stored.len(), KV_SPACE_ENTRIES_MAX_DEFAULT);
     assert_eq!(node.calls(&alice, 3).await, 1);
     assert_eq!(node.calls(&key("k0"), 3).await, 1);
     node.set_time("2026-11-27T11:07:00Z");
@@ -68,6 +167,9 @@ async fn a_full_space() {
     assert_eq!(node.calls(&alice, 1).await, 1);
     node.quotas.flush(&node.store).await;
     assert_eq!(node.stored(&written).await, [row("api_key:alice", 1, 0, 0)]);
+    let entries = node.store.list("quotas/q", None, usize::MAX).await;
+    let removed = KV_SPACE_ENTRIES_MAX_DEFAULT + 1 - entries.unwrap().len();
+    assert_eq!(removed, EXPIRED_REMOVALS_MAX as usize);
 }
 
 /// Goal: memory is bounded, whoever comes. Method: a principal for each counter, whose changes aren't written yet;

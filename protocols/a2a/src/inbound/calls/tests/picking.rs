@@ -57,6 +57,7 @@ fn of(all: Vec<Skill>) -> SkillSet {
         all,
         accepts_messages: false,
         withheld: Vec::new(),
+        need_approval: false,
     }
 }
 
@@ -243,6 +244,7 @@ fn skills_that_are_kept_back() {
         all: vec![echo()],
         accepts_messages: true,
         withheld: vec!["wipe".to_owned()],
+        need_approval: false,
     };
     let picked = |metadata: Value| {
         let mut request = request(message("m1", vec![Part::text("x")]));
@@ -269,6 +271,39 @@ fn skills_that_are_kept_back() {
     }
 }
 
+/// Goal: while skills need approvals, a conversation can't hide a call of one. Method: parts and metadata that name a
+/// skill, by another name too, beside a text; the same without such rules, and parts that only look like calls.
+#[test]
+fn conversations_that_hide_calls() {
+    let data = |data: Value| Part::data(to_raw_value(&data).unwrap());
+    for (part, metadata, is_hidden) in [
+        (json!({ "skill": "pay", "arguments": {} }), json!({}), true),
+        (json!({ "skill": "pay now" }), json!({}), true),
+        (json!({ "name": "pay now", "input": {} }), json!({}), true),
+        (json!({ "name": "Bob" }), json!({}), false),
+        (json!({ "arguments": {} }), json!({}), false),
+        (json!({ "a": 1 }), json!({ "skillId": "pay" }), true),
+    ] {
+        for need_approval in [true, false] {
+            let talks = SkillSet {
+                all: vec![echo()],
+                accepts_messages: true,
+                withheld: Vec::new(),
+                need_approval,
+            };
+            let parts = vec![Part::text("x"), data(part.clone())];
+            let mut request = request(message("m1", parts));
+            request.metadata = RawObject::parse(&to_raw_value(&metadata).unwrap()).ok();
+            let selected = select_skill(&talks, &request);
+            assert_eq!(
+                selected.is_err(),
+                is_hidden && need_approval,
+                "{part} {metadata}"
+            );
+        }
+    }
+}
+
 /// Goal: an agent that converses gets the whole message, unless it is for a skill. Method: a file,
 /// with a skill that it has and one that it doesn't have.
 #[test]
@@ -277,6 +312,7 @@ fn conversations() {
         all: vec![echo()],
         accepts_messages: true,
         withheld: Vec::new(),
+        need_approval: false,
     };
     let html = || {
         vec![Part {
