@@ -6,8 +6,9 @@ use callboard_macros::Message;
 use callboard_message::time::format_rfc3339;
 use callboard_message::{Elicitation, Failure, FailureKind};
 use callboard_runtime::{
-    Agent, Approval, ApprovalDecision, ApprovalError, AuditEntry, ConcurrentHandler, Context,
-    Handlers, approvals, decide_approval, find_approval, visible,
+    Agent, AgentProfile, Approval, ApprovalDecision, ApprovalError, AuditEntry, ConcurrentHandler,
+    Context, Handlers, PRINCIPAL_SHARE_PERCENT_DEFAULT, approvals, decide_approval, find_approval,
+    visible,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,11 @@ impl Agent for Approvals {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<ListApprovals>(APPROVAL_HANDLERS_MAX);
         on.concurrent::<DecideApproval>(APPROVAL_HANDLERS_MAX);
+    }
+
+    /// Returns the agent's profile: an approver who leaves questions open leaves room for others.
+    fn profile() -> AgentProfile {
+        AgentProfile::default().principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
     }
 }
 

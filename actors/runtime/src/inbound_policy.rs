@@ -167,7 +167,7 @@ async fn obtain_approval(
     let used = ToolUse {
         agent: request.agent,
         tool: &name,
-        arguments: shown_arguments(request.payload, arguments),
+        arguments: shown_arguments(request.message, request.payload, arguments),
     };
     let policy = system.policy();
     let place = ApprovalPlace {
@@ -254,18 +254,20 @@ pub async fn authorize_for(
     }
 }
 
-/// Returns whether a use of a tool of `agent`, which policies know as `name`, needs an approval for some arguments.
-pub fn needs_approval(agent: &AgentRef, name: &str, principal: &Principal, tool: &str) -> bool {
-    let target = AccessTarget {
-        agent: name,
-        item: AccessItem::tool(tool),
-    };
-    agent.system().policy().needs_approval(principal, &target)
-}
-
-/// Returns whether uses by a principal may need an approval.
-pub fn may_need_approval(agent: &AgentRef, principal: &Principal) -> bool {
-    agent.system().policy().may_need_approval(principal)
+/// Returns whether some use by a principal of `agent`, which policies know as `name`, may need an approval: of a tool, or
+/// with `None` of any.
+pub fn may_need_approval(
+    agent: &AgentRef,
+    name: &str,
+    principal: &Principal,
+    tool: Option<&str>,
+) -> bool {
+    let item = tool.map_or(AccessItem::Agent, AccessItem::tool);
+    let target = AccessTarget { agent: name, item };
+    agent
+        .system()
+        .policy()
+        .may_demand_approval(principal, &target)
 }
 
 /// Returns whether it matters by which name a principal uses something, so that ambiguous ones are refused.

@@ -241,7 +241,8 @@ async fn read_start(
     };
     let agent = server.agent();
     let name = agent.to_string();
-    if inbound_policy::needs_approval(&agent, &name, &caller.principal, ReadEvents::NAME) {
+    let read = Some(ReadEvents::NAME);
+    if inbound_policy::may_need_approval(&agent, &name, &caller.principal, read) {
         let why = "a rule demands an approval of each reading of events, which a stream can't wait for: call the tool `read_events` over MCP";
         return Err(ProblemResponse::new(StatusCode::FORBIDDEN, why));
     }

@@ -93,11 +93,30 @@ impl AccessRules {
         let class = || (self.class_of)(target.agent);
         let mut rules = self.rules.iter();
         let decisive = rules.find(|rule| rule.applies(principal, target, class));
+        let approval = decisive.and_then(|rule| rule.approval.as_ref());
+        let is_call = !matches!(target.item, AccessItem::Agent);
+        // Clinical data isn't kept for approvers.
+        let is_stored = approval.is_some_and(|terms| !terms.approvers.is_empty());
+        let is_withheld = is_call && is_stored && class() == DataClass::Clinical;
+        let is_permitted = decisive.is_some_and(|rule| rule.effect != AccessEffect::Deny);
         AccessDecision {
-            is_permitted: decisive.is_some_and(|rule| rule.effect != AccessEffect::Deny),
-            approval: decisive.and_then(|rule| rule.approval.as_ref()),
+            is_permitted: is_permitted && !is_withheld,
+            approval,
             rule: decisive.map(|rule| &*rule.id),
         }
+    }
+
+    /// Returns whether a rule that needs approvals applies to some use: before any rule that applies to all of them, if
+    /// the target is a tool.
+    fn may_demand_approval(&self, principal: &Principal, target: &AccessTarget<'_>) -> bool {
+        let class = || (self.class_of)(target.agent);
+        let mut rules = self.rules.iter();
+        let first = rules.find(|rule| {
+            let is_decisive = rule.approval.is_some()
+                || rule.is_unconditional() && !matches!(target.item, AccessItem::Agent);
+            is_decisive && rule.applies(principal, target, class)
+        });
+        first.is_some_and(|rule| rule.approval.is_some())
     }
 
     /// Checks that a principal may use something. Returns the terms of the approval that it needs.
@@ -112,16 +131,7 @@ impl AccessRules {
         let decision = self.decide(principal, target);
         if decision.is_permitted {
             let is_call = !matches!(target.item, AccessItem::Agent);
-            let Some(approval) = decision.approval.filter(|_| is_call) else {
-                return Ok(None);
-            };
-            let is_stored = !approval.approvers.is_empty();
-            if is_stored && (self.class_of)(target.agent) == DataClass::Clinical {
-                return Err(Failure::denied(
-                    "clinical data isn't kept for approvers: its rule needs an approval by the person at the caller, without `approvers`",
-                ));
-            }
-            return Ok(Some(approval.clone()));
+            return Ok(decision.approval.filter(|_| is_call).cloned());
         }
         let what = match &target.item {
             AccessItem::Agent => "this agent",
@@ -133,9 +143,12 @@ impl AccessRules {
             AccessItem::Prompt(_) => "this prompt",
         };
         let rules: Vec<_> = decision.rule.into_iter().collect();
-        let why = format!(
-            "the rules of this node don't permit you {what}: ask its operator, who finds the rule by `callboard policy explain`"
-        );
+        let why = match decision.approval {
+            Some(_) => "clinical data isn't kept for approvers: ask the operator for a rule that needs an approval by the person at the caller, without `approvers`".to_owned(),
+            None => format!(
+                "the rules of this node don't permit you {what}: ask its operator, who finds the rule by `callboard policy explain`"
+            ),
+        };
         Err(Failure::denied(why).with_data(json!({ "reason": "access", RULES_MEMBER: rules })))
     }
 
@@ -234,10 +247,15 @@ impl PolicyChain {
         checked
     }
 
-    /// Returns whether a use needs an approval.
-    pub(crate) fn needs_approval(&self, principal: &Principal, target: &AccessTarget<'_>) -> bool {
+    /// Returns whether some use by a principal needs an approval: of a tool whatever its arguments, or of any tool of
+    /// an agent.
+    pub(crate) fn may_demand_approval(
+        &self,
+        principal: &Principal,
+        target: &AccessTarget<'_>,
+    ) -> bool {
         let rules = self.access_rules_for(principal);
-        rules.is_some_and(|rules| rules.decide(principal, target).approval.is_some())
+        rules.is_some_and(|rules| rules.may_demand_approval(principal, target))
     }
 
     /// Returns whether a use by this principal may need an approval.

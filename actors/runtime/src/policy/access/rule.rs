@@ -306,6 +306,11 @@ impl CompiledRule {
         is_named && has_scope && is_for_purpose
     }
 
+    /// Returns whether the rule has no conditions on arguments.
+    pub(super) fn is_unconditional(&self) -> bool {
+        self.when.is_empty()
+    }
+
     /// Returns whether the rule names no item, so that it covers all of an agent.
     fn is_about_all(&self) -> bool {
         [&self.tools, &self.resources, &self.prompts]

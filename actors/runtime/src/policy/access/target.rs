@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use callboard_message::capabilities::{
-    CallTool, CompleteArgument, DescribeAgent, ForwardRequest, GetPrompt, ListPrompts,
+    CallTool, CompleteArgument, Converse, DescribeAgent, ForwardRequest, GetPrompt, ListPrompts,
     ListResourceTemplates, ListResources, ListTools, RESERVED_PREFIX, ReadResource,
     SOURCE_MESSAGE_META_KEY, SubscribeResource, UnsubscribeResource,
 };
@@ -62,6 +62,8 @@ struct Named<'a> {
     meta: Option<&'a RawValue>,
 }
 
+/// Name of a conversation as a tool.
+const CONVERSE_TOOL: &str = "converse";
 /// Names of the members by which a message names what it uses.
 const NAMES: [&str; 6] = ["name", "uri", "arguments", "method", "type", "ref"];
 /// Arguments of a call without any.
@@ -136,6 +138,11 @@ impl<'a> AccessItem<'a> {
                     arguments: Some(payload),
                 })
             }
+            // What is said to it is no arguments, and only its receiver reads it.
+            Converse::NAME => Some(Self::Tool {
+                name: Cow::Borrowed(CONVERSE_TOOL),
+                arguments: Some(RawValue::NULL),
+            }),
             _ => Some(Self::Tool {
                 name: Cow::Borrowed(message.strip_prefix(RESERVED_PREFIX).unwrap_or(message)),
                 arguments: Some(payload),

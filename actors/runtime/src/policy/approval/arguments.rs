@@ -1,12 +1,22 @@
 //! Arguments of a use as an approver reads them, in one form for all texts with the same meaning.
 
-use callboard_message::capabilities::SOURCE_MESSAGE_META_KEY;
+use callboard_message::Message as _;
+use callboard_message::capabilities::{CallTool, SOURCE_MESSAGE_META_KEY};
 use callboard_message::text::is_invisible;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Members of a conversation that are other ones in each message.
-const MESSAGE_IDS: [&str; 3] = ["key", "context", "task"];
+/// Members of a conversation that are other ones in each message. Its context is no such member: the same words are
+/// another matter in another conversation.
+const MESSAGE_IDS: [&str; 2] = ["key", "task"];
+/// Members of a call that are shown apart, or concern only how it is answered.
+const CALL_MEMBERS: [&str; 5] = [
+    "name",
+    "arguments",
+    "task",
+    "inputResponses",
+    "requestState",
+];
 /// Members of `_meta` that are other ones in each call, or concern only the connection to the caller.
 const CALL_IDS: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
 /// Beginnings of the names of members of `_meta` that the protocols define.
@@ -26,26 +36,30 @@ pub(crate) struct ToolUse<'a> {
 
 /// Returns the arguments of a message as they are shown and compared: members in order, without spaces, texts
 /// without escapes that hide their letters. `arguments` are those of a tool, if they are known; else they are in the
-/// payload. Further members of the payload's `_meta` follow, because the tool gets them too.
-pub(crate) fn shown_arguments(payload: &RawValue, arguments: Option<&RawValue>) -> String {
+/// payload. What else the payload of a call has follows, because the tool gets it too.
+pub(crate) fn shown_arguments(
+    message: &str,
+    payload: &RawValue,
+    arguments: Option<&RawValue>,
+) -> String {
     let is_known = |arguments: &&RawValue| arguments.get() != RawValue::NULL.get();
     let Some(arguments) = arguments.filter(is_known) else {
         return without_ids(payload);
     };
     let text = canonical(arguments.get());
+    if message != CallTool::NAME {
+        return text;
+    }
     let payload: Value = serde_json::from_str(payload.get()).unwrap_or_default();
-    // A message that is itself the arguments has no other members.
-    let is_call = payload["name"].is_string() && payload.get("arguments").is_some();
-    let meta = payload["_meta"].as_object().filter(|_| is_call);
-    let others: serde_json::Map<_, _> = meta
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !is_of_call(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let mut others = payload.as_object().cloned().unwrap_or_default();
+    others.retain(|name, _| !CALL_MEMBERS.contains(&name.as_str()));
+    if let Some(meta) = others.get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.retain(|name, _| !is_of_call(name));
+    }
+    others.retain(|_, value| value.as_object().is_none_or(|members| !members.is_empty()));
     match others.is_empty() {
         true => text,
-        false => format!("{text} _meta: {}", Value::Object(others)),
+        false => format!("{text} and {}", Value::Object(others)),
     }
 }
 
@@ -148,28 +162,37 @@ mod tests {
             (r#"{"n": 1e400}"#, r#"{"n": 1e400}"#),
             (r#"{"n": 1.5}"#, r#"{"n":1.5}"#),
         ] {
-            assert_eq!(shown_arguments(&none, Some(&raw(arguments))), expected);
+            let shown = shown_arguments("pay", &none, Some(&raw(arguments)));
+            assert_eq!(shown, expected);
         }
-        let call = |meta: Value| {
-            let call = json!({ "name": "t", "arguments": {}, "_meta": meta });
-            shown_arguments(&to_raw_value(&call).unwrap(), Some(&none))
+        let call = |call: Value| {
+            let call = to_raw_value(&call).unwrap();
+            shown_arguments(CallTool::NAME, &call, Some(&none))
         };
-        assert_eq!(
-            call(json!({ "traceparent": "x", "callboard/purpose": "p" })),
-            "{}"
-        );
-        assert_eq!(
-            call(json!({ "vendor/mode": "all", "tracestate": "x" })),
-            r#"{} _meta: {"vendor/mode":"all"}"#
-        );
-        let said = |key: &str| json!({ "content": ["x"], "key": key, "context": key, "task": key });
+        let of_call = json!({ "traceparent": "x", "callboard/purpose": "p", "progressToken": 1 });
+        let plain = json!({ "name": "t", "arguments": {}, "task": {}, "_meta": of_call });
+        assert_eq!(call(plain), "{}");
+        let vendor = json!({ "vendor/mode": "all", "tracestate": "x" });
+        for (payload, expected) in [
+            (
+                json!({ "name": "t", "_meta": vendor }),
+                r#"{} and {"_meta":{"vendor/mode":"all"}}"#,
+            ),
+            (
+                json!({ "name": "t", "arguments": {}, "mode": "all" }),
+                r#"{} and {"mode":"all"}"#,
+            ),
+        ] {
+            assert_eq!(call(payload), expected);
+        }
+        let said = |key: &str| json!({ "content": ["x"], "key": key, "context": "c", "task": key });
         let conversation = to_raw_value(&said("k")).unwrap();
-        assert_eq!(shown_arguments(&conversation, None), r#"{"content":["x"]}"#);
+        let expected = r#"{"content":["x"],"context":"c"}"#;
+        let null = Some(RawValue::NULL);
+        let shown = shown_arguments("callboard.converse", &conversation, null);
+        assert_eq!(shown, expected);
         let message = json!({ "name": "t", "arguments": {}, "_meta": { SOURCE_MESSAGE_META_KEY: said("k") } });
-        let shown = shown_arguments(&to_raw_value(&message).unwrap(), Some(RawValue::NULL));
-        assert!(
-            shown.contains("content") && !shown.contains("\"k\""),
-            "{shown}"
-        );
+        let shown = shown_arguments(CallTool::NAME, &to_raw_value(&message).unwrap(), null);
+        assert!(shown.contains(expected), "{shown}");
     }
 }

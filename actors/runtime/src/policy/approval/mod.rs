@@ -179,7 +179,10 @@ struct PendingUse<'a> {
 impl PendingUse<'_> {
     /// Waits until somebody with a scope has decided.
     async fn until_decided(&self) -> Result<(), Failure> {
-        let Some(mut approval) = self.look(None).await? else {
+        let secret = store::secret(self.place.store).await;
+        let secret = secret.map_err(store::unavailable)?;
+        let key = store::key(&secret, &self.call.principal, self.terms, self.used);
+        let Some(mut approval) = self.look(&key, None).await? else {
             return Ok(());
         };
         let Some(_waiting) = self.place.waiting.begin(&self.call.principal) else {
@@ -198,7 +201,7 @@ impl PendingUse<'_> {
                 () = self.call.cancel.cancelled() => return Err(over(self.call)),
                 () = tokio::time::sleep_until(next) => {}
             }
-            approval = match self.look(Some(&approval.id)).await? {
+            approval = match self.look(&key, Some(&approval.id)).await? {
                 None => return Ok(()),
                 Some(approval) => approval,
             };
@@ -220,11 +223,10 @@ impl PendingUse<'_> {
     ///
     /// # Errors
     /// `Denied` if somebody decided so, or the awaited approval has expired.
-    async fn look(&self, awaited: Option<&str>) -> Result<Option<Approval>, Failure> {
+    async fn look(&self, key: &str, awaited: Option<&str>) -> Result<Option<Approval>, Failure> {
         let (store, principal) = (self.place.store, &self.call.principal);
-        let key = store::key(self.place.audit, principal, self.terms, self.used);
         loop {
-            let entry = store.get(store::SPACE, &key).await;
+            let entry = store.get(store::SPACE, key).await;
             let entry = entry.map_err(store::unavailable)?;
             let known: Option<Approval> = entry.as_ref().and_then(KvEntry::record);
             let version = entry.map_or(0, |entry| entry.version);
@@ -242,7 +244,7 @@ impl PendingUse<'_> {
                     ApprovalState::Denied => return Err(self.denied(&approval)),
                     // Another node, or another call with the same arguments, may use it first.
                     ApprovalState::Approved => {
-                        let used = store::use_up(store, &key, &approval, version).await;
+                        let used = store::use_up(store, key, &approval, version).await;
                         if used.is_ok() {
                             self.record_used(Some(&approval)).await?;
                             return Ok(None);
@@ -251,9 +253,9 @@ impl PendingUse<'_> {
                     }
                 },
                 _ => {
-                    store::check_room(store, &key).await?;
-                    let approval = Approval::new(&key, principal, self.terms, self.used);
-                    let written = store::create(store, &approval, &key, version).await?;
+                    store::check_room(store, key).await?;
+                    let approval = Approval::new(key, principal, self.terms, self.used);
+                    let written = store::create(store, &approval, key, version).await?;
                     if written.is_ok() {
                         let requested =
                             self.entry(AuditEntry::new("approval.requested"), &approval);

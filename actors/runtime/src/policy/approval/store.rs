@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_message::{DataClass, Failure, Principal, PrincipalKind};
+use callboard_message::{Failure, Principal, PrincipalKind, RawObject, encode_hex};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use wildmatch::WildMatch;
 
 use super::arguments::{ToolUse, describe};
 use crate::journal::{JournalError, JournalResult};
 use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
 use crate::policy::access::ApprovalTerms;
-use crate::store::AuditLog;
 
 /// Maximum number of uses of one principal that wait for an approval, or whose decision is kept. One more is refused.
 pub const APPROVALS_PER_PRINCIPAL_MAX: usize = 100;
@@ -26,8 +26,14 @@ const PAGE_ENTRIES: usize = 100;
 const PRINCIPAL_KEY_CHARS: usize = 8;
 /// Number of characters of a key.
 const KEY_CHARS: usize = 32;
-/// Time for which an expired entry stays, so that whoever looks at it isn't surprised.
-const EXPIRED_TIME_S: u64 = 60 * 60;
+/// Time for which an expired entry stays, so that none is removed that somebody is about to decide about.
+const EXPIRED_TIME_S: u64 = 60;
+/// Maximum number of expired entries that one request removes.
+const EXPIRED_REMOVALS_MAX: usize = 256;
+/// Space of the secret of the keys, which all nodes on the store share.
+const SECRET_SPACE: &str = "approvals-secret";
+/// Key of the secret, and of its member.
+const SECRET_KEY: &str = "secret";
 
 /// State of a use that needs an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,21 +122,39 @@ fn unix_s(time: SystemTime) -> u64 {
         .as_secs()
 }
 
+/// Returns the secret of the keys, which is made at its first use.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn secret(store: &dyn KvStore) -> Result<String, KvError> {
+    loop {
+        if let Some(entry) = store.get(SECRET_SPACE, SECRET_KEY).await? {
+            return Ok(entry.body.text(SECRET_KEY).unwrap_or_default());
+        }
+        let new = encode_hex(&rand::random::<[u8; 32]>());
+        let body = RawObject::single(SECRET_KEY, &new);
+        match store.put(SECRET_SPACE, SECRET_KEY, body, Some(0)).await {
+            Ok(_) => return Ok(new),
+            // Another node was first.
+            Err(KvError::VersionConflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Returns a keyed hash of texts, in hexadecimal: nobody who reads it can try out what they are.
-fn hash(audit: &AuditLog, parts: &[&str]) -> String {
-    let mut texts = String::new();
+fn hash(secret: &str, parts: &[&str]) -> String {
+    let mut texts = format!("{secret}:");
     for part in parts {
         texts += &format!("{}:{part}", part.len());
     }
-    let digest = audit.digest(DataClass::Clinical, texts.as_bytes()).hash;
-    let (_, hash) = digest.split_once(':').unwrap_or_default();
-    hash.to_owned()
+    encode_hex(&Sha256::digest(texts))
 }
 
 /// Returns the key of a use: the same for each call with the same arguments by the same principal, whose
 /// credential opens the same data, on the same terms. It begins with what stands for the principal.
 pub(super) fn key(
-    audit: &AuditLog,
+    secret: &str,
     requester: &Principal,
     terms: &ApprovalTerms,
     used: &ToolUse<'_>,
@@ -140,9 +164,9 @@ pub(super) fn key(
     let purpose = requester.purpose.as_deref().unwrap_or_default();
     let of_use = [&scopes, purpose, used.agent, used.tool, &used.arguments];
     let of_terms = [&*terms.rule, &approvers];
-    let mut key = hash(audit, &who);
+    let mut key = hash(secret, &who);
     key.truncate(PRINCIPAL_KEY_CHARS);
-    key += &hash(audit, &[&who[..], &of_use, &of_terms].concat());
+    key += &hash(secret, &[&who[..], &of_use, &of_terms].concat());
     key.truncate(KEY_CHARS);
     key
 }
@@ -234,33 +258,27 @@ pub(super) async fn use_up(
     used.write(store, key, version).await
 }
 
-/// Checks that there is room for one more request of the principal of a key.
+/// Checks that there is room for one more request of the principal of a key, and removes its expired ones.
 ///
 /// # Errors
 /// `Overloaded` if there is none; `Unavailable` if the store fails.
 pub(super) async fn check_room(store: &dyn KvStore, key: &str) -> Result<(), Failure> {
     let principal: String = key.chars().take(PRINCIPAL_KEY_CHARS).collect();
-    let now = SystemTime::now();
     let (mut after, mut own) = (principal.clone(), 0);
     loop {
         let page = store.list(SPACE, Some(&after), PAGE_ENTRIES).await;
-        let page = page.map_err(unavailable)?;
-        let of_principal = page
-            .iter()
-            .filter(|entry| entry.key.starts_with(&principal));
-        let counts = |entry: &&KvEntry| {
-            let approval: Option<Approval> = entry.record();
-            approval.is_none_or(|approval| !approval.is_expired(now))
+        let mut page = page.map_err(unavailable)?;
+        page.retain(|entry| entry.key.starts_with(&principal));
+        let Some(last) = page.last() else {
+            return Ok(());
         };
-        own += of_principal.filter(counts).count();
+        after.clone_from(&last.key);
+        let removed = remove_expired(store, &page).await.map_err(unavailable)?;
+        own += page.len().saturating_sub(removed);
         if own >= APPROVALS_PER_PRINCIPAL_MAX {
             return Err(Failure::overloaded(format!(
-                "{APPROVALS_PER_PRINCIPAL_MAX} of your uses of tools wait for approvals or were denied: wait until some are decided or expire"
+                "{APPROVALS_PER_PRINCIPAL_MAX} of your uses of tools wait for approvals, were denied or ran just now: wait until some are decided or expire"
             )));
-        }
-        match page.last() {
-            Some(last) if last.key.starts_with(&principal) => after.clone_from(&last.key),
-            _ => return Ok(()),
         }
     }
 }
@@ -293,16 +311,23 @@ pub(super) async fn create(
     }
 }
 
-/// Removes entries that have been expired for some time.
-async fn remove_expired(store: &dyn KvStore, entries: &[KvEntry]) -> JournalResult<()> {
+/// Removes entries that have been expired for some time, at most [`EXPIRED_REMOVALS_MAX`]. Returns their number.
+async fn remove_expired(store: &dyn KvStore, entries: &[KvEntry]) -> JournalResult<usize> {
     let before = unix_s(SystemTime::now()).saturating_sub(EXPIRED_TIME_S);
-    for entry in entries {
+    let is_old = |entry: &KvEntry| {
         let approval: Option<Approval> = entry.record();
-        if approval.is_some_and(|approval| approval.expires_s < before) {
-            store.remove(SPACE, &entry.key).await?;
+        approval.is_some_and(|approval| approval.expires_s < before)
+    };
+    let mut removed = 0;
+    let old = entries.iter().filter(|entry| is_old(entry));
+    for entry in old.take(EXPIRED_REMOVALS_MAX) {
+        // It may have been requested again since it was read.
+        let now = store.get(SPACE, &entry.key).await?;
+        if now.is_some_and(|now| is_old(&now)) {
+            removed += usize::from(store.remove(SPACE, &entry.key).await?);
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 async fn read(store: &dyn KvStore) -> JournalResult<Vec<KvEntry>> {
@@ -318,7 +343,7 @@ async fn read(store: &dyn KvStore) -> JournalResult<Vec<KvEntry>> {
 }
 
 /// Returns the uses that a principal may decide about and that nobody has decided about, the oldest first. The
-/// operator gets all. Removes what has been expired for an hour.
+/// operator gets all. Removes what has been expired for a minute.
 ///
 /// # Errors
 /// Those of the store.

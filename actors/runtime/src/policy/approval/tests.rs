@@ -56,13 +56,14 @@ async fn obtain(
     super::obtain(place, call, terms, used).await
 }
 
-fn key(
+async fn key(
     system: &System,
     principal: &Principal,
     terms: &ApprovalTerms,
     used: &ToolUse<'_>,
 ) -> String {
-    store::key(system.audit(), principal, terms, used)
+    let secret = store::secret(&*system.store().kv).await.unwrap();
+    store::key(&secret, principal, terms, used)
 }
 
 fn approve() -> ApprovalDecision {
@@ -269,7 +270,7 @@ fn approvals_expire() {
         let store = &*system.store().kv;
         let (operator, terms, used) = (Principal::local_operator(), leads(), pay("{}"));
         let alice = principal("alice", &[]);
-        let key = key(system, &alice, &terms, &used);
+        let key = key(system, &alice, &terms, &used).await;
         for state in [
             ApprovalState::Pending,
             ApprovalState::Approved,
@@ -355,7 +356,7 @@ fn waiting_uses_are_bounded() {
         assert_eq!(ask("alice", "{}").await, FailureKind::TimedOut);
         let pending = approvals(store, &operator).await.unwrap();
         assert_eq!(pending.len(), APPROVALS_PER_PRINCIPAL_MAX + 1);
-        // It is removed with the list, an hour after its end.
+        // It was removed to make room.
         assert!(store.get(SPACE, &of_alice.key).await.unwrap().is_none());
 
         let longest = "x".repeat(APPROVAL_ARGUMENTS_BYTES_MAX);

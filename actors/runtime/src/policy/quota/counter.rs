@@ -280,7 +280,10 @@ impl Counters {
         let counter = self.by_key.entry(key.clone()).or_insert_with(new);
         let span = key.window.span_from(now_s, counter.span);
         if span != counter.span {
+            // That it is known stays: nothing is used of a new window but what this node counts, until it is read.
+            let synced = counter.synced;
             *counter = Counter::new(span);
+            counter.synced = synced;
         }
         counter
     }

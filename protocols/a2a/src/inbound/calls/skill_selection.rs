@@ -147,9 +147,8 @@ fn names_other_skill(skills: &SkillSet, request: &SendMessageRequest, selected: 
     }) || parts.any(|data| {
         let data = RawObject::parse(data).unwrap_or_default();
         let is_call = CALL_ARGUMENTS.iter().any(|name| data.has(name));
-        let calls = CALL_NAMES.iter().filter(|_| is_call);
-        let mut names = SKILL_NAMES.iter().chain(calls);
-        names.any(|name| data.text(name).is_some_and(is_other))
+        let mut names = SKILL_NAMES.iter().chain(&CALL_NAMES);
+        is_call && names.any(|name| data.text(name).is_some_and(is_other))
     })
 }
 

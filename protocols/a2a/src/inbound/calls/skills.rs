@@ -254,7 +254,12 @@ impl ServedAgent {
             all,
             accepts_messages: self.own.accepts_messages && may_use(CONVERSE),
             withheld,
-            need_approval: inbound_policy::may_need_approval(&self.agent, &call.principal),
+            need_approval: inbound_policy::may_need_approval(
+                &self.agent,
+                &self.name,
+                &call.principal,
+                None,
+            ),
         })
     }
 

@@ -70,6 +70,25 @@ async fn known_counters_go_on() {
     }
 }
 
+/// Goal: known principals go on in a new window while the store is away. Method: a minute that ends meanwhile, and the
+/// count once the store is back.
+#[tokio::test(start_paused = true)]
+async fn windows_that_begin_without_the_store() {
+    let quota = json!({ "id": "q", "window": "minute", "calls": 2 });
+    let node = TestNode::new(json!([quota]));
+    let alice = key("alice");
+    assert_eq!(node.calls(&alice, 3).await, 2);
+    node.quotas.flush(&node.store).await;
+    node.test_store.fails.store(true, Relaxed);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    node.set_time("2026-11-27T11:07:00Z");
+    assert_eq!(node.calls(&alice, 3).await, 2);
+    node.test_store.fails.store(false, Relaxed);
+    node.quotas.flush(&node.store).await;
+    let stored = node.stored(&quota).await;
+    assert_eq!(stored, [row("api_key:alice", 2, 0, 0)]);
+}
+
 /// Goal: what was written counts once, also if the store's answer comes too late or not at all. Method: a flush that
 /// isn't waited for; a write whose result is unknown, with calls after it.
 #[tokio::test(start_paused = true)]
@@ -123,6 +142,8 @@ async fn renewed_entries_stay() {
     assert_eq!(node.calls(&alice, 1).await, 1);
     node.quotas.flush(&node.store).await;
     node.set_time("2026-11-27T11:07:00Z");
+    // The counter is read again before it counts.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     node.test_store.delay_ms.store(1, Relaxed);
     let now_s = node.now_s.load(Relaxed);
     let renewed = async {

@@ -278,7 +278,8 @@ fn conversations_that_hide_calls() {
     let data = |data: Value| Part::data(to_raw_value(&data).unwrap());
     for (part, metadata, is_hidden) in [
         (json!({ "skill": "pay", "arguments": {} }), json!({}), true),
-        (json!({ "skill": "pay now" }), json!({}), true),
+        (json!({ "skillId": "pay now", "args": {} }), json!({}), true),
+        (json!({ "skill": "welding" }), json!({}), false),
         (json!({ "name": "pay now", "input": {} }), json!({}), true),
         (json!({ "name": "Bob" }), json!({}), false),
         (json!({ "arguments": {} }), json!({}), false),
