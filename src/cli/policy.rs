@@ -120,6 +120,7 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
 
 fn reason(decision: &AccessDecision<'_>, has_rules: bool) -> String {
     let approval = decision.approval.map(|terms| match &terms.approvers[..] {
+        _ if !decision.is_permitted => ", as clinical data isn't kept for approvers".to_owned(),
         [] => ", after an approval by the person at the caller".to_owned(),
         scopes => format!(", after an approval by {}", scopes.join(" or ")),
     });

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::Home;
 use crate::kit::gateway::{
-    A2A, KeyClient, MCP, NODE, address_of, end, is_refused, reloaded, said, script, server, started,
+    A2A, KeyClient, MCP, NODE, address_of, began, end, is_refused, reloaded, said, script, server,
+    started,
 };
+use crate::kit::{Home, soon};
 
 const RULES: &str = r#"
 [[policy.rules]]
@@ -531,4 +532,59 @@ async fn examples_in_a_node() {
         (&developer, "files", "drop_all", none(), "", false),
     ];
     check_example(&home, "write-below-code", &upstream("files", ""), &uses).await;
+}
+
+/// Goal: a batch doesn't hide a call that rules deny or that needs an approval: what is permitted in it is done, and
+/// nothing else. Method: a batch of three calls in the revision that has batches.
+#[tokio::test]
+async fn batches_cannot_hide_calls() {
+    const RULES: &str = r#"
+[[policy.rules]]
+id = "no-waiting"
+effect = "deny"
+tools = ["wait"]
+
+[[policy.rules]]
+id = "ask"
+effect = "approve"
+agents = ["two"]
+
+[[policy.rules]]
+id = "rest"
+effect = "allow"
+"#;
+    let home = Home::new();
+    let alice = KeyClient::new(&home, "alice", &[]).await;
+    let agents = script(&home, "one", "one") + &script(&home, "two", "two");
+    let text = format!("{NODE}{agents}{MCP}keys = \"keys.toml\"\n{RULES}");
+    let (running, listening) = started(&home, &text).await;
+    let url = address_of(&listening, "/mcp");
+    let post = |body: Value| {
+        let post = reqwest::Client::new().post(url);
+        let post = post.header("accept", "application/json, text/event-stream");
+        alice.signed(post.json(&body))
+    };
+    let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let opened = soon("a session", post(hello).send()).await.unwrap();
+    let session = opened.headers()["mcp-session-id"].clone();
+    let call = |id: u32, tool: &str| {
+        let params = json!({ "name": tool, "arguments": {} });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    let batch = json!([
+        call(1, "one__who"),
+        call(2, "one__wait"),
+        call(3, "two__who")
+    ]);
+    let batch = post(batch).header("mcp-session-id", session);
+    let answered = soon("a batch", batch.send()).await.unwrap();
+    let answers = soon("a body", answered.text()).await.unwrap();
+    assert!(answers.contains("\"one\""), "{answers}");
+    assert!(answers.contains("don't permit you this tool"), "{answers}");
+    assert!(answers.contains("elicitation"), "{answers}");
+    assert!(!answers.contains("\"two\""), "{answers}");
+    assert_eq!(began(&home), 0);
+    end(running, &home).await;
 }

@@ -284,6 +284,14 @@ answers = [
     let (ports, [one, two, three]) = three(&home);
     let _three = serving(&other, &three).await;
     let _two = serving(&home, &two).await;
+    // The first agent asks the second once at its start.
+    let at_two = format!("localhost:{}", ports[1]);
+    let list = async || {
+        home.run(&["ask", "--to", &at_two, ":tool list_agents"])
+            .await
+    };
+    let acquainted = async { while !list().await.out.contains("Three") {} };
+    soon("the second agent knows the third", acquainted).await;
     let text = fs::read_to_string(&one).unwrap();
     let (declared, _) = text.split_once("[scripted]").unwrap();
     let target = format!("[client]\ntarget_url = \"http://localhost:{}\"\n", ports[1]);
