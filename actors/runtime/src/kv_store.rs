@@ -47,6 +47,25 @@ pub(crate) fn to_body(record: &impl Serialize) -> RawObject {
     body.unwrap_or_default()
 }
 
+/// Number of entries that [`list_all`] reads at once.
+const PAGE_ENTRIES: usize = 1_000;
+
+/// Returns all entries of a space, in byte order of the keys.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn list_all(store: &dyn KvStore, space: &str) -> JournalResult<Vec<KvEntry>> {
+    let mut entries: Vec<KvEntry> = Vec::new();
+    loop {
+        let after = entries.last().map(|entry| entry.key.clone());
+        let page = store.list(space, after.as_deref(), PAGE_ENTRIES).await?;
+        if page.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(page);
+    }
+}
+
 /// Error of writing an entry ([`KvStore::put`]).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -10,6 +10,7 @@ pub(crate) mod tool_pins;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::time::SystemTime;
 
 use callboard_message::capabilities::{
     DescribeAgent, ListPrompts, ListResourceTemplates, ListResources, ListTools,
@@ -351,4 +352,11 @@ pub(crate) fn has_reason(failure: &Failure) -> bool {
         .data
         .as_ref()
         .is_some_and(|data| data.get("reason").is_some())
+}
+
+/// Returns a time in seconds since the Unix epoch, 0 before it.
+pub(crate) fn unix_s(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use crate::audit::AuditEntry;
 use crate::journal::JournalResult;
-use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
+use crate::kv_store::{KvEntry, KvError, KvStore, list_all, to_body};
+use crate::policy::unix_s;
 use crate::store::AuditLog;
 use crate::sync::Mutex;
 
@@ -33,8 +34,6 @@ const PINS_AGE_MAX: Duration = Duration::from_secs(1);
 const SPACE_PREFIX: &str = "pins/";
 /// Key of the entry about the first list of a server.
 const FIRST_LIST_KEY: &str = "first-list";
-/// Number of entries that are read at once.
-const PAGE_ENTRIES: usize = 1_000;
 
 /// Handling of the tools of a remote server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -120,7 +119,7 @@ fn key(tool: &str) -> String {
 /// # Errors
 /// Those of the store.
 pub async fn pinned_tools(store: &dyn KvStore, server: &str) -> JournalResult<Vec<PinnedTool>> {
-    let mut tools: Vec<_> = read_entries(store, server)
+    let mut tools: Vec<_> = list_all(store, &space(server))
         .await?
         .iter()
         .filter_map(KvEntry::record::<PinnedTool>)
@@ -164,19 +163,6 @@ pub async fn approve_tool(
     Ok(true)
 }
 
-async fn read_entries(store: &dyn KvStore, server: &str) -> JournalResult<Vec<KvEntry>> {
-    let space = space(server);
-    let mut entries: Vec<KvEntry> = Vec::new();
-    loop {
-        let after = entries.last().map(|entry| entry.key.clone());
-        let page = store.list(&space, after.as_deref(), PAGE_ENTRIES).await?;
-        if page.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(page);
-    }
-}
-
 /// Pins of the remote servers of a system.
 #[derive(Default)]
 pub struct ToolPins {
@@ -203,7 +189,7 @@ struct KnownPins {
 
 impl KnownPins {
     async fn read(store: &dyn KvStore, server: &str) -> JournalResult<Self> {
-        let entries = read_entries(store, server).await?;
+        let entries = list_all(store, &space(server)).await?;
         let tools = entries.iter().filter_map(|entry| {
             let pinned: PinnedTool = entry.record()?;
             Some((pinned.name.clone(), (pinned, entry.version)))
@@ -374,11 +360,6 @@ impl FirstList {
     }
 }
 
-fn unix_s() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
-}
-
 impl KnownPins {
     /// Records the progress of the first list by this page of it. Returns whether that worked: another node may
     /// have read the first list meanwhile.
@@ -391,7 +372,7 @@ impl KnownPins {
         let next = page.text("nextCursor").filter(|next| !next.is_empty());
         let before = self.first_list.as_ref();
         let first = FirstList {
-            began: before.map_or_else(unix_s, |(first, _)| first.began),
+            began: before.map_or_else(|| unix_s(SystemTime::now()), |(first, _)| first.began),
             is_complete: next.is_none(),
             next,
         };
@@ -414,7 +395,7 @@ impl KnownPins {
         let Some((first, _)) = &self.first_list else {
             return cursor.is_none();
         };
-        let age = Duration::from_secs(unix_s().saturating_sub(first.began));
+        let age = Duration::from_secs(unix_s(SystemTime::now()).saturating_sub(first.began));
         !first.is_complete && age < FIRST_LIST_TIME_MAX && cursor == first.next.as_deref()
     }
 }

@@ -1,6 +1,6 @@
 //! Approvals in the key-value store.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use callboard_message::{Failure, Principal, PrincipalKind, RawObject, encode_hex};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,9 @@ use wildmatch::WildMatch;
 
 use super::arguments::{ToolUse, describe};
 use crate::journal::{JournalError, JournalResult};
-use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
+use crate::kv_store::{KvEntry, KvError, KvStore, list_all, to_body};
 use crate::policy::access::ApprovalTerms;
+use crate::policy::unix_s;
 
 /// Maximum number of uses of one principal that wait for an approval, or whose decision is kept. One more is refused.
 pub const APPROVALS_PER_PRINCIPAL_MAX: usize = 100;
@@ -20,7 +21,7 @@ pub const APPROVAL_ARGUMENTS_BYTES_MAX: usize = 16 * 1024;
 pub const APPROVAL_REASON_BYTES_MAX: usize = 1_024;
 /// Space of the approvals.
 pub(super) const SPACE: &str = "approvals";
-/// Number of entries that are read at once.
+/// Number of a principal's entries that are read at once.
 const PAGE_ENTRIES: usize = 100;
 /// Number of characters of a key that stand for the principal.
 const PRINCIPAL_KEY_CHARS: usize = 8;
@@ -114,12 +115,6 @@ pub enum ApprovalError {
     /// The store failed, or somebody decided at the same time.
     #[error(transparent)]
     Store(#[from] KvError),
-}
-
-fn unix_s(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }
 
 /// Returns the secret of the keys, which is made at its first use.
@@ -300,7 +295,7 @@ pub(super) async fn create(
     if !is_full(&written) {
         return Ok(written);
     }
-    let entries = read(store).await.map_err(unavailable)?;
+    let entries = list_all(store, SPACE).await.map_err(unavailable)?;
     remove_expired(store, &entries).await.map_err(unavailable)?;
     let written = approval.write(store, key, version).await;
     match is_full(&written) {
@@ -330,18 +325,6 @@ async fn remove_expired(store: &dyn KvStore, entries: &[KvEntry]) -> JournalResu
     Ok(removed)
 }
 
-async fn read(store: &dyn KvStore) -> JournalResult<Vec<KvEntry>> {
-    let mut entries: Vec<KvEntry> = Vec::new();
-    loop {
-        let after = entries.last().map(|entry| entry.key.clone());
-        let page = store.list(SPACE, after.as_deref(), PAGE_ENTRIES).await?;
-        if page.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(page);
-    }
-}
-
 /// Returns the uses that a principal may decide about and that nobody has decided about, the oldest first. The
 /// operator gets all. Removes what has been expired for a minute.
 ///
@@ -349,7 +332,7 @@ async fn read(store: &dyn KvStore) -> JournalResult<Vec<KvEntry>> {
 /// Those of the store.
 pub async fn approvals(store: &dyn KvStore, by: &Principal) -> JournalResult<Vec<Approval>> {
     let now = SystemTime::now();
-    let entries = read(store).await?;
+    let entries = list_all(store, SPACE).await?;
     remove_expired(store, &entries).await?;
     let known = entries.iter().filter_map(KvEntry::record::<Approval>);
     let mut pending: Vec<Approval> = known

@@ -27,14 +27,13 @@ pub use store::{QuotaUsage, quota_usage};
 pub use window::QuotaWindow;
 
 use super::access::AccessItem;
-use super::{PolicyChain, PolicyRequest};
+use super::{PolicyChain, PolicyRequest, unix_s};
 use crate::journal::JournalError;
 use crate::kv_store::{KvError, KvStore};
 use crate::sync::Mutex;
 use counter::{Counter, CounterKey, Counters, UsageChange};
 use rule::CompiledQuota;
 use store::EXPIRED_REMOVALS_MAX;
-use window::unix_s;
 
 /// Time between two writes of changed counters to the store.
 const COUNTER_WRITE_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::counter::{CounterDraft, CounterKey, StoredUsage, Usage};
 use super::rule::Quota;
-use super::window::{QuotaWindow, to_time, unix_s};
+use super::window::{QuotaWindow, to_time};
 use crate::journal::JournalResult;
-use crate::kv_store::{KvEntry, KvError, KvStore, to_body};
+use crate::kv_store::{KvEntry, KvError, KvStore, list_all, to_body};
+use crate::policy::unix_s;
 
 /// Prefix of the spaces of quotas.
 const SPACE_PREFIX: &str = "quotas/";
-/// Number of entries that are read at once.
-const PAGE_ENTRIES: usize = 1_000;
 /// Maximum number of entries of earlier windows that are removed at once. The next write removes further ones.
 pub(super) const EXPIRED_REMOVALS_MAX: u64 = 256;
 
@@ -88,7 +87,7 @@ pub(super) async fn write(
 pub(super) async fn sweep(store: &dyn KvStore, quota: &str, now_s: u64) -> JournalResult<u64> {
     let space = space(quota);
     let mut removed = 0;
-    for entry in read_all(store, quota).await? {
+    for entry in list_all(store, &space).await? {
         if removed == EXPIRED_REMOVALS_MAX {
             break;
         }
@@ -110,19 +109,6 @@ fn is_expired(entry: &KvEntry, now_s: u64) -> bool {
     end_s.is_some_and(|end_s| end_s <= now_s)
 }
 
-async fn read_all(store: &dyn KvStore, quota: &str) -> JournalResult<Vec<KvEntry>> {
-    let space = space(quota);
-    let mut entries: Vec<KvEntry> = Vec::new();
-    loop {
-        let after = entries.last().map(|entry| entry.key.clone());
-        let page = store.list(&space, after.as_deref(), PAGE_ENTRIES).await?;
-        if page.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(page);
-    }
-}
-
 /// Returns the usage of a quota that is stored for the window of `now`, by principal in alphabetical order.
 ///
 /// # Errors
@@ -133,7 +119,7 @@ pub async fn quota_usage(
     now: SystemTime,
 ) -> JournalResult<Vec<QuotaUsage>> {
     let span = quota.window.span_at(unix_s(now));
-    let entries = read_all(store, &quota.id).await?;
+    let entries = list_all(store, &space(&quota.id)).await?;
     let records = entries.iter().filter_map(KvEntry::record::<CounterRecord>);
     let mut used: Vec<_> = records
         .filter(|record| record.window == quota.window && record.window_start == span.start_s)

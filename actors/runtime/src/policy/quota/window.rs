@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use callboard_message::time::{UNIX_SECOND_MAX, format_rfc3339, parse_rfc3339};
 use serde::{Deserialize, Serialize};
 
+use crate::policy::unix_s;
+
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 86_400;
 /// Maximum time by which the clock of another node may be ahead, in seconds; for windows of a minute, half of one. A
@@ -100,13 +102,6 @@ fn month_at(time_s: u64) -> WindowSpan {
 /// Returns the first second of a month; `None` after the year 9999.
 fn first_second(year: u64, month: u64) -> Option<u64> {
     parse_rfc3339(&format!("{year:04}-{month:02}-01T00:00:00Z")).map(unix_s)
-}
-
-/// Returns a time in seconds since the Unix epoch, 0 before it.
-pub(super) fn unix_s(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }
 
 /// Returns the time of a second since the Unix epoch, at most that of the first second of the year 10000.
