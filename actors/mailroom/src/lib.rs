@@ -99,6 +99,7 @@ impl Services {
             directory: directory.clone(),
             inbox: inbox.clone(),
             receipts: receipts.clone(),
+            events: system.node_events().clone(),
             own_messages: Mutex::default(),
         });
         let deliveries = Arc::new(DeliveryService {

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,15 @@ impl CallId {
     /// Generates a new id from the current time and random bits.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
+    }
+}
+
+impl FromStr for CallId {
+    type Err = uuid::Error;
+
+    /// Reads an id as it is displayed.
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
     }
 }
 

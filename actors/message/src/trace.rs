@@ -14,6 +14,8 @@ use crate::hex::write_hex;
 pub struct TraceContext {
     trace_id: u128,
     span_id: u64,
+    /// Span of which this one is a part; `None` for the first span of a trace, and for a peer's. It isn't sent.
+    parent_id: Option<u64>,
     sampled: bool,
 }
 
@@ -31,6 +33,7 @@ impl TraceContext {
         Self {
             trace_id: nonzero(Uuid::new_v4().as_u128()),
             span_id: random_span_id(),
+            parent_id: None,
             sampled: true,
         }
     }
@@ -39,6 +42,7 @@ impl TraceContext {
     pub fn child(&self) -> Self {
         Self {
             span_id: random_span_id(),
+            parent_id: Some(self.span_id),
             ..*self
         }
     }
@@ -46,6 +50,27 @@ impl TraceContext {
     /// Returns the 128-bit id that all spans of the trace share.
     pub fn trace_id(&self) -> u128 {
         self.trace_id
+    }
+
+    /// Returns the 64-bit id of this span.
+    pub fn span_id(&self) -> u64 {
+        self.span_id
+    }
+
+    /// Returns the id of the span of which this one is a part; `None` for the first span of a trace, and for one that
+    /// was read from a peer.
+    pub fn parent_id(&self) -> Option<u64> {
+        self.parent_id
+    }
+
+    /// Returns whether the trace is recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled
+    }
+
+    /// Returns the same span with another decision whether the trace is recorded.
+    pub fn with_sampled(self, sampled: bool) -> Self {
+        Self { sampled, ..self }
     }
 }
 
@@ -95,6 +120,7 @@ impl FromStr for TraceContext {
         Ok(Self {
             trace_id,
             span_id: span_id as u64,
+            parent_id: None,
             sampled: flags & 1 == 1,
         })
     }
@@ -122,10 +148,16 @@ mod tests {
     #[test]
     fn traceparent_round_trips() {
         let context = TraceContext::root().child();
-        assert_eq!(context.to_string().parse(), Ok(context));
+        let read: TraceContext = context.to_string().parse().unwrap();
+        assert_eq!(read.to_string(), context.to_string());
+        assert_eq!(
+            (read.parent_id(), context.parent_id().is_some()),
+            (None, true)
+        );
         let odd = TraceContext {
             trace_id: 0x0123_4567_89ab_cdef,
             span_id: 0xfe,
+            parent_id: None,
             sampled: false,
         };
         assert_eq!(

@@ -1,16 +1,20 @@
 //! Access log: for each message from a peer, a line of the tracing target `callboard::access`; for each call, a line of
-//! the audit.
+//! the audit; and the exchange among the events of the node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callboard_message::{CallId, Failure, FailureKind, Principal};
+use serde_json::value::RawValue;
 
+use crate::call::CallContext;
+use crate::node_events::{ExchangeKind, ExchangeScope, ExchangeStart};
 use crate::policy::PolicyRequest;
 use crate::policy::access::AccessItem;
 use crate::policy::rate_limit::tool_name;
 use crate::store::AuditLog;
 use crate::store::call_log::EndedCall;
+use crate::system::System;
 
 /// Message from a peer. It is logged when it is dropped: with its outcome, or as cancelled if that isn't known.
 pub(crate) struct AccessEntry {
@@ -22,6 +26,8 @@ pub(crate) struct AccessEntry {
     began: Instant,
     /// Kind of the failure; `None` if the message was answered.
     failed: Option<FailureKind>,
+    /// Record among the events of the node; `None` if they aren't read.
+    scope: Option<ExchangeScope>,
     /// Whether it is in the access log.
     is_logged: bool,
     /// Whether it is in the audit: it asks for no list.
@@ -30,18 +36,33 @@ pub(crate) struct AccessEntry {
 
 impl AccessEntry {
     /// Begins an entry about a message from `principal`. `None` if the access log is off, which it is by default,
-    /// and the audit has no line about this message.
-    pub fn begin(
-        request: &PolicyRequest<'_>,
-        principal: &Arc<Principal>,
-        audit: &AuditLog,
-    ) -> Option<Self> {
+    /// the audit has no line about this message, and nobody reads events.
+    pub fn begin(system: &System, request: &PolicyRequest<'_>, call: &CallContext) -> Option<Self> {
+        let (principal, audit) = (&call.principal, system.audit());
         let is_logged = tracing::enabled!(target: "callboard::access", tracing::Level::INFO);
         let is_audited = audit.has_call_lines() && !AccessItem::is_of_agent(request.message);
-        if !is_logged && !is_audited {
+        let is_recorded = system.node_events().is_on();
+        if !is_logged && !is_audited && !is_recorded {
             return None;
         }
-        let tool = tool_name(request).unwrap_or_else(|| request.message.to_owned());
+        let tool = tool_name(request);
+        let scope = is_recorded.then(|| {
+            ExchangeScope::begin(
+                system.node_events(),
+                &ExchangeStart {
+                    kind: ExchangeKind::Inbound,
+                    call: request.call,
+                    trace: call.trace,
+                    principal,
+                    agent: request.agent,
+                    message: request.message,
+                    tool: tool.as_deref(),
+                    origin: call.origin,
+                    payload: request.payload.get(),
+                },
+            )
+        });
+        let tool = tool.unwrap_or_else(|| request.message.to_owned());
         Some(Self {
             principal: principal.clone(),
             audit: audit.clone(),
@@ -50,14 +71,19 @@ impl AccessEntry {
             call: request.call,
             began: Instant::now(),
             failed: Some(FailureKind::Cancelled),
+            scope: scope.flatten(),
             is_logged,
             is_audited,
         })
     }
 
     /// Logs the message with the outcome of its reply.
-    pub fn finish<T>(mut self, reply: &Result<T, Failure>) {
+    pub fn finish(mut self, reply: &Result<impl AsRef<RawValue>, Failure>) {
         self.failed = reply.as_ref().err().map(|failure| failure.kind);
+        if let Some(scope) = self.scope.take() {
+            let reply = reply.as_ref().map_or("", |reply| reply.as_ref().get());
+            scope.finish(self.failed, reply);
+        }
     }
 }
 
@@ -95,20 +121,24 @@ impl Drop for AccessEntry {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
     use crate::audit::MemoryAuditStore;
     use crate::policy::Direction;
+    use crate::store::Store;
     use crate::testkit::run_with_paused_time;
 
     /// Goal: each call has one line with its outcome, also one whose caller has gone. Method: a reply, a failure, and a
     /// dropped entry.
     #[test]
     fn outcomes_of_calls() {
-        run_with_paused_time(async |_| {
+        run_with_paused_time(async |system| {
             let store = Arc::new(MemoryAuditStore::default());
-            let audit = AuditLog::new(store.clone());
+            let stores = Store {
+                audit: store.clone(),
+                ..Store::in_memory()
+            };
+            system.set_store(stores).unwrap();
+            let audit = system.audit();
             audit.set_call_lines(true);
             let principal = Arc::new(Principal::agent("a"));
             let request = PolicyRequest {
@@ -119,9 +149,10 @@ mod tests {
                 message: "read",
                 payload: RawValue::NULL,
             };
-            let begin = || AccessEntry::begin(&request, &principal, &audit).unwrap();
-            begin().finish(&Ok(()));
-            begin().finish(&Err::<(), _>(Failure::invalid("no")));
+            let call = CallContext::new(principal.clone());
+            let begin = || AccessEntry::begin(system, &request, &call).unwrap();
+            begin().finish(&Ok(RawValue::NULL.to_owned()));
+            begin().finish(&Err::<Box<RawValue>, _>(Failure::invalid("no")));
             drop(begin());
             audit.flush().await;
             let entries = store.entries();

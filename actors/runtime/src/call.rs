@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::node_events::CallOrigin;
 use crate::shares::SharePermit;
 
 /// Capacity of a call's event channel, in events. When it is full, questions wait; progress, log
@@ -162,6 +163,8 @@ pub struct CallContext {
     pub hops_max: u16,
     /// Trace context of the call (W3C Trace Context).
     pub trace: TraceContext,
+    /// Protocol by which the call came.
+    pub origin: CallOrigin,
     /// Token that is cancelled when the caller no longer wants the result.
     pub cancel: CancellationToken,
     /// Receiver of progress, log lines, artifacts and questions; `None` if there is none.
@@ -203,6 +206,7 @@ impl CallContext {
             hops: 0,
             hops_max: HOPS_MAX_DEFAULT,
             trace: TraceContext::root(),
+            origin: CallOrigin::default(),
             cancel: CancellationToken::new(),
             caller: None,
             session: None,

@@ -63,10 +63,10 @@ pub async fn admit(
         }
         checked => checked,
     };
-    if checked.is_err()
-        && let Some(entry) = AccessEntry::begin(&request, &call.principal, agent.system().audit())
+    if let Err(failure) = &checked
+        && let Some(entry) = AccessEntry::begin(agent.system(), &request, call)
     {
-        entry.finish(&checked);
+        entry.finish(&RawReply::Err(failure.clone()));
     }
     checked.map_err(|failure| withhold_rules(failure, principal, call.id))
 }
@@ -96,8 +96,14 @@ pub async fn ask(
         message,
         payload: &sent.payload,
     };
-    let entry = AccessEntry::begin(&begun, &principal, system.audit());
-    let call = call.with_policy(system, Direction::Inbound, name);
+    let mut call = call;
+    call.trace = system.node_events().sampled(call.trace);
+    let entry = AccessEntry::begin(system, &begun, &call);
+    let mut call = call.with_policy(system, Direction::Inbound, name);
+    if system.node_events().is_on() {
+        // The agent's part of the call has a span of its own.
+        call.trace = call.trace.child();
+    }
     let gone = call.cancel.clone().drop_guard();
     let is_approved = match agent.authorizes_itself() {
         true => Ok(()),

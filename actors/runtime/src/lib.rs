@@ -19,6 +19,7 @@ mod journal;
 mod kv_store;
 mod mail;
 mod mailbox;
+mod node_events;
 pub mod outbound_policy;
 mod policy;
 mod policy_caller;
@@ -30,6 +31,7 @@ mod task;
 mod task_runner;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod waiting_questions;
 
 /// Re-exported for implementations of the store traits, which have async methods.
 pub use async_trait::async_trait;
@@ -62,6 +64,12 @@ pub use mail::{
     MAIL_LOG_ROWS_PER_MESSAGE, MAIL_PAGE_MAX, MAIL_SCAN_MAX, MailCopy, MailHistoryEntry,
     MailHistoryPage, MailMessage, MailMessageFilter, MailMessageWithCopy, MailStore,
     MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
+};
+pub use node_events::{
+    AgentEvent, CallOrigin, ContentFilter, EVENT_CONTENT_BYTES_MAX, Exchange, ExchangeEnd,
+    ExchangeKind, NODE_EVENTS_MAX_DEFAULT, NodeEvent, NodeEventOptions, NodeEventReader,
+    NodeEvents, NodeEventsTaken, PolicyRefusal, QuestionEnd, QuestionEvent, TaskStateChange,
+    UpstreamChange,
 };
 pub use policy::access::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,
@@ -104,6 +112,10 @@ pub use task::{
     TaskResult, TaskStep, TaskStore, follow_task, running, topological_order,
 };
 pub use task_runner::{TaskRunner, TaskRunnerHandle, TaskRunnerOptions};
+pub use waiting_questions::{
+    WAITING_QUESTIONS_MAX, WAITING_QUESTIONS_PER_PRINCIPAL_MAX, WaitingQuestion,
+    WaitingQuestionError, WaitingQuestions,
+};
 
 /// Former name of [`Context`].
 #[deprecated(note = "renamed to `Context`")]

@@ -23,7 +23,7 @@ use crate::system::System;
 use crate::task::{
     ClaimRequest, Lease, NewTask, OpenQuestion, ReleaseReason, TASK_CANCEL_POLL_INTERVAL,
     TASK_LEASE, TASK_POLL_INTERVAL, TASK_RENEW_INTERVAL, Task, TaskActor, TaskError, TaskEvent,
-    TaskId, TaskOwner, TaskResult, TaskStep, TaskStore, follow_task,
+    TaskId, TaskOwner, TaskResult, TaskStep, TaskStore, emit_state, follow_task,
 };
 
 /// Default scope of a runner, the same as that of [`NewTask::new`](crate::NewTask::new).
@@ -337,6 +337,7 @@ impl TaskJob {
         self.tasks
             .apply(&self.task.id, TaskActor::Worker(&self.lease), steps)
             .await
+            .inspect(|task| emit_state(self.system.node_events(), task))
     }
 
     /// Runs the call of the task and resolves to its reply. `last_event` is the number of the

@@ -63,3 +63,7 @@ mod tasks;
 // Task runner.
 #[path = "it/runner.rs"]
 mod runner;
+
+// The events of a system, and questions that wait for people.
+#[path = "it/node_events.rs"]
+mod node_events;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::SendReceipt;
-use callboard_runtime::{MailMessage, MailMessageFilter};
+use callboard_runtime::{MailMessage, MailMessageFilter, NodeEvent};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -164,6 +165,11 @@ impl PostService {
     /// Adds a new message to the delivery queues of its recipients, and notifies recipients and
     /// event listeners.
     fn dispatch(self: &Arc<Self>, letter: &Arc<MailMessage>) {
+        self.events.emit(|| NodeEvent::Mail {
+            at: SystemTime::now(),
+            from: letter.new.sender.as_str().into(),
+            recipients: letter.new.recipients.len(),
+        });
         if !letter.is_fanned_out() {
             self.receipts.fan_out(letter.clone());
         }

@@ -14,7 +14,7 @@ use callboard_message::mail::{
     Priority, ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::text::{cut_bytes, cut_chars};
-use callboard_runtime::{Context, MailMessage, MailStore, NewMailMessage};
+use callboard_runtime::{Context, MailMessage, MailStore, NewMailMessage, NodeEvents};
 use parking_lot::Mutex;
 
 use crate::inbox::InboxService;
@@ -47,6 +47,8 @@ pub(crate) struct PostService {
     pub directory: Arc<MemberDirectory>,
     pub inbox: Arc<InboxService>,
     pub receipts: Arc<ReceiptWriter>,
+    /// Event stream of the node.
+    pub events: Arc<NodeEvents>,
     /// Ids of this node's own messages whose events haven't been processed. These events are
     /// skipped, because their recipients were notified when the message was posted.
     pub own_messages: Mutex<HashSet<String>>,

@@ -17,6 +17,7 @@ use crate::agent_cell::Control;
 use crate::call::{CallContext, Caller, no_responder};
 use crate::handle::AgentRef;
 use crate::handle::ask::Ask;
+use crate::node_events::{Hop, HopStart};
 use crate::system::System;
 use crate::system::directory::AgentChanged;
 
@@ -28,6 +29,8 @@ pub struct Context {
     /// Token that is cancelled when the caller no longer wants the reply. `None` for synchronous
     /// handlers and plain tells.
     pub(crate) cancel: Option<CancellationToken>,
+    /// Record of the running handler; `None` outside of a call, and if events aren't read.
+    pub(crate) hop: Option<Arc<Hop>>,
 }
 
 static NO_PRINCIPAL: LazyLock<Principal> = LazyLock::new(Principal::system);
@@ -38,18 +41,58 @@ impl Context {
             agent_ref,
             call: None,
             cancel: None,
+            hop: None,
         }
     }
 
-    pub(crate) fn for_handler(&self, call: Option<Arc<CallContext>>, asked: bool) -> Self {
+    pub(crate) fn for_handler(
+        &self,
+        call: Option<Arc<CallContext>>,
+        asked: bool,
+        message: &'static str,
+    ) -> Self {
         let cancel = match &call {
             Some(call) => Some(call.cancel.child_token()),
             None => asked.then(CancellationToken::new),
         };
-        Self {
+        let mut cx = Self {
             agent_ref: self.agent_ref.clone(),
             call,
             cancel,
+            hop: None,
+        };
+        cx.hop = cx.begin_hop(message);
+        cx
+    }
+
+    /// Begins the synchronous handler of a message that belongs to `call`.
+    pub(crate) fn enter_call(&mut self, call: Option<Arc<CallContext>>, message: &'static str) {
+        self.call = call;
+        self.hop = self.begin_hop(message);
+    }
+
+    /// Begins the record of a handler. `None` outside of a call, and if events aren't read.
+    fn begin_hop(&self, message: &'static str) -> Option<Arc<Hop>> {
+        let call = self.call.as_ref()?;
+        let events = self.system().node_events();
+        if !events.is_on() {
+            return None;
+        }
+        let start = HopStart {
+            call: call.id,
+            trace: call.trace,
+            principal: call.principal.clone(),
+            agent: self.agent_ref.0.label().cloned(),
+            message,
+        };
+        Some(Hop::begin(events, start))
+    }
+
+    /// Ends what [`Self::enter_call`] began.
+    pub(crate) fn leave_call(&mut self) {
+        self.call = None;
+        if let Some(hop) = self.hop.take() {
+            hop.finish();
         }
     }
 
@@ -85,6 +128,7 @@ impl Context {
             agent_ref: self.agent_ref.clone(),
             call: Some(call),
             cancel: self.cancel.clone(),
+            hop: self.hop.clone(),
         }
     }
 

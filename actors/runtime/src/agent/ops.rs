@@ -19,6 +19,7 @@ use crate::handle::{DynMessageRoute, MessageRoute, Recipient};
 use crate::mailbox::lane::{
     Envelope, Lane, MessageQueue, NoReplyReason, ReplySender, downcast_lane,
 };
+use crate::node_events::Hop;
 use crate::shares::SharePermit;
 
 /// Arguments of [`HandlerOp::run`].
@@ -275,12 +276,12 @@ fn run_in_call<A: SyncHandler<M>, M: Message>(
     let Some((message, reply, call, _)) = unpack_if_awaited(envelope) else {
         return;
     };
-    cx.call = call;
+    cx.enter_call(call, M::NAME);
     let answer = {
         let _span = cx.span(M::NAME).map(|span| span.entered());
         agent.handle(message, cx)
     };
-    cx.call = None;
+    cx.leave_call();
     if let Some(reply) = reply {
         reply.send(answer);
     }
@@ -309,7 +310,8 @@ fn run_exclusive<A: Handler<M>, M: Message>(
     let Some(mut agent) = run.agent.take() else {
         return HandlerRunResult::Done;
     };
-    let mut cx = run.cx.for_handler(call, reply.is_some());
+    let mut cx = run.cx.for_handler(call, reply.is_some(), M::NAME);
+    let hop = cx.hop.clone();
     let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
     let span = cx.span(M::NAME);
     if reply.is_none() && cx.call.is_none() {
@@ -326,6 +328,7 @@ fn run_exclusive<A: Handler<M>, M: Message>(
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await
         };
         let ended = answer.is_some();
+        finish_hop(hop);
         send_reply(reply, answer);
         (agent, ended)
     };
@@ -405,7 +408,8 @@ fn start_concurrent<M: Message, Fut>(
 where
     Fut: Future<Output = M::Reply> + Send + 'static,
 {
-    let cx = cx.for_handler(call.clone(), reply.is_some());
+    let cx = cx.for_handler(call.clone(), reply.is_some(), M::NAME);
+    let hop = cx.hop.clone();
     let (cancel, grace) = (cx.cancel.clone(), profile.cancel_grace);
     let span = cx.span(M::NAME);
     // Boxed first: a future that holds another and awaits it reserves room for it twice.
@@ -415,6 +419,7 @@ where
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
         // The handler has ended. Before the reply, so that the caller's next call finds it free.
         drop(permit);
+        finish_hop(hop);
         send_reply(reply, answer);
     };
     let flight = std::panic::AssertUnwindSafe(flight)
@@ -423,6 +428,13 @@ where
     match span {
         Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
         None => Box::pin(flight),
+    }
+}
+
+/// Records the end of a handler within a call, if events are read.
+fn finish_hop(hop: Option<Arc<Hop>>) {
+    if let Some(hop) = hop {
+        hop.finish();
     }
 }
 

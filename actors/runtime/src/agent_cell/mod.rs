@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use callboard_message::{Failure, Message, MessageSpec, RawMessage, RawReply};
 use futures::future::BoxFuture;
@@ -21,6 +21,7 @@ use crate::mailbox::agent_slot::{RunToken, catch_panic};
 use crate::mailbox::lane::{MessageQueue, NoReplyReason, reply_channel};
 use crate::mailbox::queue::{Gate, Mailbox, PushResult, TurnOutcome, WaiterId};
 use crate::mailbox::scheduler::{Scheduler, is_agent_code, run_as_agent};
+use crate::node_events::{AgentEvent, NodeEvent};
 use crate::shares::PrincipalShares;
 use crate::sync::Mutex;
 use crate::system::System;
@@ -146,6 +147,19 @@ pub(crate) struct AgentCell<A: Agent> {
 }
 
 impl<A: Agent> AgentCell<A> {
+    /// Tells readers of events about this agent, if it has a name.
+    pub(crate) fn emit_event(&self, event: &str) {
+        let Some(name) = &self.label else { return };
+        self.system.node_events().emit(|| NodeEvent::Agent {
+            at: SystemTime::now(),
+            event: Box::new(AgentEvent {
+                name: name.as_ref().into(),
+                kind: short_type_name::<A>(),
+                event: event.into(),
+            }),
+        });
+    }
+
     /// Calls `push` to queue a message if the mailbox has room.
     #[inline]
     pub(crate) fn admit(&self, push: impl FnOnce(&mut MessageQueue)) -> SendStatus {
@@ -242,11 +256,11 @@ impl<A: Agent> AgentCell<A> {
                         return None;
                     }
                     let message = slot.take()?;
-                    cx.call = call.cloned();
+                    cx.enter_call(call.cloned(), M::NAME);
                     Some((direct.handle)(agent, message, cx))
                 })
             });
-            cx.call = None;
+            cx.leave_call();
             handled.transpose()
         });
         self.stats.add_handled(u32::from(answer.is_some()));

@@ -154,7 +154,7 @@ impl<A: Agent> AgentCell<A> {
     ) -> TurnStep {
         *self.stats.last_error.lock() = Some(message);
         if let Some(cx) = &mut body.cx {
-            cx.call = None;
+            cx.leave_call();
         }
         let verdict = match (&self.factory, &self.supervisor) {
             (None, _) => RestartDecision::End,
@@ -179,6 +179,7 @@ impl<A: Agent> AgentCell<A> {
     pub(crate) fn restart(self: &Arc<Self>, body: &mut AgentSlot<A>, pause: Duration) {
         log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts: it, or another agent of its supervisor, panicked");
         self.stats.restarts.fetch_add(1, Relaxed);
+        self.emit_event("restarted");
         self.drop_exclusive_handler(body);
         self.set_state(AgentState::Restarting);
         body.panicked = None;
@@ -237,6 +238,12 @@ impl<A: Agent> AgentCell<A> {
         body.waker = None;
         self.set_state(AgentState::Ended);
         self.stats.exit.store(why as u8, SeqCst);
+        self.emit_event(match why {
+            ExitReason::Stopped => "stopped",
+            ExitReason::Failed => "failed",
+            ExitReason::Escalated => "escalated",
+            ExitReason::Killed => "killed",
+        });
         self.system.agent_ended(self.id, why);
         TurnStep::Ended
     }

@@ -11,11 +11,13 @@ pub use crate::policy::AWAY_META_KEY;
 pub use tool_screening::{REMOTE_TOOL_NAME_CHARS_MAX, is_confusable};
 
 use crate::agent::context::Context;
+use crate::node_events::{CallOrigin, ExchangeKind, ExchangeScope, ExchangeStart};
 use crate::policy::access::has_ambiguous_names;
 use crate::policy::rate_limit::tool_name;
 use crate::policy::{Direction, PolicyRequest};
 
-/// Sends `message` to the remote `server` by calling `work`, and returns the reply. Stops at
+/// Sends `message` to the remote `server` by the protocol of `origin`, by calling `work`, and returns the reply. The span of
+/// the exchange is that of the call of `cx`, which the protocol sends as the parent. Stops at
 /// `deadline`, or when the call of `cx` is cancelled. The system's policies check both message and
 /// reply. Malformed and misleading tools are removed from the reply to `tools/list`.
 ///
@@ -26,6 +28,7 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     message: RawMessage,
     cx: &Context,
     server: &str,
+    origin: CallOrigin,
     deadline: impl FnOnce() -> Instant,
     work: impl FnOnce(RawMessage) -> Work,
 ) -> RawReply {
@@ -37,6 +40,7 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     }
     let (name, policy) = (message.name.clone(), cx.system().policy());
     let request = policy_request(&name, &message.payload, cx, server);
+    let scope = begin_exchange(cx, &request, origin);
     let pins = policy.tool_pins();
     let is_pinned = pins.has(server);
     if is_pinned && let Some(tool) = tool_name(&request) {
@@ -75,9 +79,48 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
             reply = Ok(tool_screening::tell_unapproved(page, server, removed));
         }
     }
-    policy
+    let reply = policy
         .check_reply(policy_request(&name, RawValue::NULL, cx, server), reply)
-        .await
+        .await;
+    if let Some(scope) = scope {
+        let failure = reply.as_ref().err().map(|failure| failure.kind);
+        scope.finish(failure, reply.as_ref().map_or("", |reply| reply.get()));
+    }
+    reply
+}
+
+/// Records the beginning of an exchange with a peer, in place of the handler that carries it out. `None` outside of a
+/// call, and if events aren't read.
+fn begin_exchange(
+    cx: &Context,
+    request: &PolicyRequest<'_>,
+    origin: CallOrigin,
+) -> Option<ExchangeScope> {
+    let call = cx.call()?;
+    let system = cx.system();
+    if !system.node_events().is_on() {
+        return None;
+    }
+    // A second exchange of the same handler has a span of its own.
+    let is_first = cx.hop.as_ref().is_some_and(|hop| hop.take_over());
+    let tool = tool_name(request);
+    ExchangeScope::begin(
+        system.node_events(),
+        &ExchangeStart {
+            kind: ExchangeKind::Outbound,
+            call: call.id,
+            trace: match is_first {
+                true => call.trace,
+                false => call.trace.child(),
+            },
+            principal: &call.principal,
+            agent: request.agent,
+            message: request.message,
+            tool: tool.as_deref(),
+            origin,
+            payload: request.payload.get(),
+        },
+    )
 }
 
 fn policy_request<'a>(

@@ -19,6 +19,7 @@ use callboard_message::{CallId, Failure, FailureKind, Message, Principal, RawObj
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
+use crate::node_events::{ExchangeKind, NodeEvent, NodeEvents, PolicyRefusal};
 use crate::sync::Mutex;
 use access::AccessRules;
 use approval::WaitingCalls;
@@ -121,9 +122,19 @@ pub struct PolicyChain {
     waiting: WaitingCalls,
     tool_pins: ToolPins,
     quotas: Quotas,
+    /// Event stream of the system, which is told of rejections.
+    events: Arc<NodeEvents>,
 }
 
 impl PolicyChain {
+    /// Creates an empty chain that tells `events` of rejections.
+    pub(crate) fn new(events: Arc<NodeEvents>) -> Self {
+        Self {
+            events,
+            ..Self::default()
+        }
+    }
+
     /// Adds a policy at the end of the chain.
     pub fn push(&self, policy: impl Policy + 'static) {
         let mut links = self.links.lock();
@@ -190,6 +201,10 @@ impl PolicyChain {
         request: PolicyRequest<'_>,
         failure: &Failure,
     ) {
+        self.events.emit(|| NodeEvent::Refused {
+            at: SystemTime::now(),
+            refusal: Box::new(refusal(part, request, failure)),
+        });
         let links = self.links.lock().clone();
         for link in links.iter() {
             link.on_rejected(part, request, failure).await;
@@ -301,6 +316,42 @@ impl PolicyChain {
             );
         }
         Ok(passed.to_raw())
+    }
+}
+
+/// Returns a rejection as events have it.
+fn refusal(
+    part: Option<ExchangePart>,
+    request: PolicyRequest<'_>,
+    failure: &Failure,
+) -> PolicyRefusal {
+    let rules = failure
+        .data
+        .as_ref()
+        .and_then(|data| data.get(RULES_MEMBER));
+    let rules = rules.and_then(serde_json::Value::as_array);
+    let principal = request.principal;
+    PolicyRefusal {
+        call: request.call,
+        principal: format!("{}:{}", principal.kind, principal.id).into(),
+        agent: request.agent.into(),
+        message: request.message.into(),
+        direction: match request.direction {
+            Direction::Inbound => ExchangeKind::Inbound,
+            Direction::Outbound => ExchangeKind::Outbound,
+        },
+        part: match part {
+            None => "message",
+            Some(ExchangePart::Reply) => "reply",
+            Some(ExchangePart::Question) => "question",
+            Some(ExchangePart::Answer) => "answer",
+        },
+        kind: failure.kind,
+        rules: rules.map_or_else(Vec::new, |rules| {
+            let ids = rules.iter().filter_map(serde_json::Value::as_str);
+            ids.map(str::to_owned).collect()
+        }),
+        reason: failure.message.as_str().into(),
     }
 }
 

@@ -22,9 +22,11 @@ use crate::handle::AgentRef;
 use crate::mailbox::agent_slot::{AgentSlot, RunToken};
 use crate::mailbox::queue::{Gate, Mailbox};
 use crate::mailbox::scheduler::{ArbiterThreads, Scheduler};
+use crate::node_events::NodeEvents;
 use crate::policy::PolicyChain;
 use crate::store::{AuditLog, Store, StoreAlreadySet};
 use crate::sync::Mutex;
+use crate::waiting_questions::WaitingQuestions;
 
 /// Time limit at shutdown for killed agents to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,6 +53,8 @@ struct SystemInner {
     dead_letters: DeadLetters,
     directory: Directory,
     events: EventBus,
+    node_events: Arc<NodeEvents>,
+    waiting_questions: WaitingQuestions,
     policy: PolicyChain,
     /// Audit log, which also holds the system's stores.
     audit: AuditLog,
@@ -120,6 +124,7 @@ impl System {
     }
 
     fn with_hosts(hosts: Vec<Arc<Scheduler>>, fails_test: bool) -> Self {
+        let node_events = Arc::<NodeEvents>::default();
         let inner = Arc::new(SystemInner {
             hosts,
             next_host: AtomicUsize::new(0),
@@ -130,7 +135,9 @@ impl System {
             dead_letters: DeadLetters::default(),
             directory: Directory::default(),
             events: EventBus::default(),
-            policy: PolicyChain::default(),
+            policy: PolicyChain::new(node_events.clone()),
+            node_events,
+            waiting_questions: WaitingQuestions::default(),
             audit: AuditLog::default(),
             draining: AtomicBool::new(false),
             is_shut_down: AtomicBool::new(false),
@@ -187,6 +194,16 @@ impl System {
     /// Returns the publish/subscribe bus of this system.
     pub fn events(&self) -> &EventBus {
         &self.inner.events
+    }
+
+    /// Returns the event stream of this system: exchanges, questions, refusals, and what happens to agents.
+    pub fn node_events(&self) -> &Arc<NodeEvents> {
+        &self.inner.node_events
+    }
+
+    /// Returns the questions of calls that wait for a person.
+    pub fn waiting_questions(&self) -> &WaitingQuestions {
+        &self.inner.waiting_questions
     }
 
     /// Returns the policies for messages between agents of this system and peers.

@@ -25,6 +25,7 @@ pub use record::{LeaseView, NewTask, OpenQuestion, Task, TaskOutcome};
 pub use step::{CANCEL_REASON_DEFAULT, TaskEvent, TaskStep};
 
 use crate::journal::{JournalError, JournalResult};
+use crate::node_events::{NodeEvent, NodeEvents, TaskStateChange};
 
 /// Maximum number of tasks in one [`TaskStore::create_all`].
 pub const TASK_BATCH_MAX: usize = 64;
@@ -461,4 +462,16 @@ impl TaskFollower {
             Ok(Ok(())) | Err(_) => {}
         }
     }
+}
+
+/// Tells readers of events about the state of a stored task.
+pub(crate) fn emit_state(events: &NodeEvents, task: &Task) {
+    events.emit(|| NodeEvent::Task {
+        at: SystemTime::now(),
+        change: Box::new(TaskStateChange {
+            id: task.id.as_str().into(),
+            agent: task.agent.as_str().into(),
+            state: task.state,
+        }),
+    });
 }

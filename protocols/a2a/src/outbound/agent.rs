@@ -10,8 +10,8 @@ use callboard_message::{
 };
 use callboard_runtime::outbound_policy::exchange;
 use callboard_runtime::{
-    Agent, AgentProfile, CallContext, ConcurrentHandler, Context, Direction, Handlers, TaskOwner,
-    inbound_policy,
+    Agent, AgentProfile, CallContext, CallOrigin, ConcurrentHandler, Context, Direction, Handlers,
+    TaskOwner, inbound_policy,
 };
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
@@ -252,7 +252,7 @@ impl RemoteA2aAgent {
             cx.deadline()
                 .unwrap_or_else(|| Instant::now() + self.client.options().call_timeout)
         };
-        exchange(message, &cx, server, deadline, |message| {
+        exchange(message, &cx, server, CallOrigin::A2A, deadline, |message| {
             self.handle_message(message, &asking)
         })
         .await

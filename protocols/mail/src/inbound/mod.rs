@@ -33,7 +33,7 @@ use callboard_rpc::serve::guard::{self, HttpRejection};
 use callboard_rpc::serve::{self as listener_serve, agent_id_header, idle_timeout};
 use callboard_rpc::{AccessControl, AllowedHosts, AllowedOrigins, DecodeLimits};
 use callboard_runtime::{
-    AgentRef, CallContext, Direction, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares,
+    AgentRef, CallContext, CallOrigin, Direction, PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares,
     inbound_policy,
 };
 use parking_lot::RwLock;
@@ -176,6 +176,7 @@ impl MailServerState {
     fn call(&self, caller: &MailCaller) -> CallContext {
         let call = CallContext {
             trace: caller.trace,
+            origin: CallOrigin::MAIL,
             ..CallContext::new(caller.principal.clone())
         };
         call.with_deadline(Instant::now() + self.options.call_deadline)

@@ -9,7 +9,7 @@ use callboard_rpc::http1::{
     BodyError, ConnectFailure, Connector, Http1Clients, NetError, RequestTarget,
 };
 use callboard_rpc::{ClientTls, DecodeLimits, RequestId, RpcMessage, decode, encode_request};
-use callboard_runtime::{Agent, ConcurrentHandler, Context, Handlers, outbound_policy};
+use callboard_runtime::{Agent, CallOrigin, ConcurrentHandler, Context, Handlers, outbound_policy};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use secrecy::zeroize::Zeroizing;
@@ -135,7 +135,8 @@ impl BareMcpClient {
             };
             self.exchange(&encode_call(&call)).await.map_err(with_code)
         };
-        let replied = outbound_policy::exchange(named, &cx, server, || deadline, work).await;
+        let replied =
+            outbound_policy::exchange(named, &cx, server, CallOrigin::MCP, || deadline, work).await;
         replied.map_err(|failure| match failure.kind {
             FailureKind::TimedOut | FailureKind::Cancelled => with_code(failure),
             // A refusal by the policy has no code of the dialect.

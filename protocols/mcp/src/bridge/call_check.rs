@@ -8,8 +8,8 @@ use callboard_message::capabilities::ListTools;
 use callboard_message::json::raw_ref;
 use callboard_message::{Failure, Message, RawMessage, RawObject};
 use callboard_rpc::RpcError;
-use callboard_runtime::Context;
 use callboard_runtime::outbound_policy::{REMOTE_TOOL_NAME_CHARS_MAX, exchange};
+use callboard_runtime::{CallOrigin, Context};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -232,7 +232,15 @@ impl CallChecker {
                 Failure::from(error)
             })
         };
-        let page = exchange(message, cx, &self.server, || deadline, send).await;
+        let page = exchange(
+            message,
+            cx,
+            &self.server,
+            CallOrigin::MCP,
+            || deadline,
+            send,
+        )
+        .await;
         page.map_err(|failure| {
             let error = failed.into_inner();
             error.unwrap_or(TransportError::Failed(failure))

@@ -29,6 +29,8 @@ struct BreakerState {
     /// open and admits one probe at a time. `None` while closed.
     open_until: Option<Instant>,
     probing: bool,
+    /// True while the operator has turned the server off.
+    is_disabled: bool,
     why: String,
 }
 
@@ -56,6 +58,11 @@ impl CircuitBreaker {
     pub fn acquire(&self, server: &str) -> Result<BreakerPermit<'_>, Failure> {
         let began = Instant::now();
         let mut state = self.state.lock();
+        if state.is_disabled {
+            return Err(Failure::unavailable(format!(
+                "{server} is turned off by the operator of this node"
+            )));
+        }
         let probes = match state.open_until {
             None => false,
             Some(until) if until > began => {
@@ -89,6 +96,28 @@ impl CircuitBreaker {
     /// closed.
     pub fn next_attempt_at(&self) -> Option<Instant> {
         self.state.lock().open_until
+    }
+
+    /// Makes the breaker admit the next attempt at once, however often attempts have failed. Returns false if it was
+    /// closed.
+    pub fn retry_now(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let is_early = state.open_until.is_some_and(|until| until > now);
+        if is_early {
+            state.open_until = Some(now);
+        }
+        is_early
+    }
+
+    /// Rejects all attempts from now on, or no more.
+    pub fn set_disabled(&self, is_disabled: bool) {
+        self.state.lock().is_disabled = is_disabled;
+    }
+
+    /// Returns whether the operator has turned the server off.
+    pub fn is_disabled(&self) -> bool {
+        self.state.lock().is_disabled
     }
 
     pub fn consecutive_failures(&self) -> u32 {
@@ -133,7 +162,10 @@ impl BreakerPermit<'_> {
                 let was_open = state.open_until.is_some();
                 // An attempt that began before the outage may still succeed.
                 if !was_open || self.is_probe {
-                    *state = BreakerState::default();
+                    *state = BreakerState {
+                        is_disabled: state.is_disabled,
+                        ..BreakerState::default()
+                    };
                 }
                 was_open && self.is_probe
             }
@@ -265,6 +297,28 @@ mod tests {
             .unwrap()
             .record_outcome(&Err::<(), _>(TransportError::Status(500)));
         assert_eq!(breaker.consecutive_failures(), 0);
+    }
+
+    /// Goal: a retry is admitted before its time, and only then; a server that is turned off gets no attempt, also after
+    /// a success of one that had begun.
+    #[tokio::test(start_paused = true)]
+    async fn operator_retries_and_turns_off() {
+        let breaker = breaker();
+        assert!(!breaker.retry_now());
+        fail(&breaker, 3).await;
+        assert!(breaker.acquire("s").is_err());
+        assert!(breaker.retry_now());
+        let probe = breaker.acquire("s").unwrap();
+        assert!(probe.is_probe);
+        breaker.set_disabled(true);
+        assert!(probe.record_outcome(&Ok(())));
+        let refused = breaker.acquire("s").err().unwrap();
+        assert_eq!(
+            refused.message,
+            "s is turned off by the operator of this node"
+        );
+        breaker.set_disabled(false);
+        assert!(breaker.acquire("s").is_ok());
     }
 
     /// Goal: a server that doesn't complete the handshake opens the breaker at once, and a dropped

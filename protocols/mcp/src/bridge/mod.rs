@@ -36,7 +36,8 @@ use std::sync::Arc;
 use callboard_message::{Failure, RawMessage, RawObject};
 use callboard_runtime::outbound_policy::exchange;
 use callboard_runtime::{
-    Agent, AgentProfile, ConcurrentHandler, Context, Handlers, PRINCIPAL_SHARE_PERCENT_DEFAULT,
+    Agent, AgentProfile, CallOrigin, ConcurrentHandler, Context, Handlers,
+    PRINCIPAL_SHARE_PERCENT_DEFAULT, SyncHandler,
 };
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -50,6 +51,7 @@ use options::BRIDGE_CALLS_MAX;
 use upstream_proxy::{UpstreamProxy, WholeListing, spawn_maintenance};
 
 pub use options::{BridgeOptions, BridgeToolOptions, REMOTE_CONNECTIONS_DEFAULT, StartMode};
+pub use upstream_proxy::UpstreamCommand;
 
 /// Agent that represents one remote MCP server and forwards the requests of all clients to it. See
 /// the [module](self).
@@ -105,7 +107,7 @@ impl Bridge {
 
 impl Agent for Bridge {
     fn handlers(on: &mut Handlers<Self>) {
-        on.fallback(BRIDGE_CALLS_MAX);
+        on.fallback(BRIDGE_CALLS_MAX).sync::<UpstreamCommand>();
     }
 
     fn profile() -> AgentProfile {
@@ -143,6 +145,14 @@ impl Agent for Bridge {
     }
 }
 
+impl SyncHandler<UpstreamCommand> for Bridge {
+    fn handle(&mut self, command: UpstreamCommand, _: &mut Context) {
+        if let Some(running) = &self.running {
+            running.proxy.clone().command(command);
+        }
+    }
+}
+
 impl ConcurrentHandler<RawMessage> for Bridge {
     fn handle(
         &mut self,
@@ -165,7 +175,7 @@ impl ConcurrentHandler<RawMessage> for Bridge {
                     .perform(ClientOperation::from_message(message)?, &cx, &listing)
                     .await
             };
-            let reply = exchange(message, &cx, &proxy.name, deadline, work).await;
+            let reply = exchange(message, &cx, &proxy.name, CallOrigin::MCP, deadline, work).await;
             if let Ok(reply) = &reply {
                 listing.record(reply);
             }

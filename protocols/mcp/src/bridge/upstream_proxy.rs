@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::capabilities::STILL_STARTING;
-use callboard_message::{Failure, Principal, RawObject};
+use callboard_message::{Failure, Message, Principal, RawObject};
 use callboard_runtime::{CallContext, Caller, Context, FairShare, ShareError, ShareOwner};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -444,6 +444,29 @@ impl UpstreamProxy {
     }
 
     /// Returns the bridge's state as JSON for the admin page.
+    /// Carries out a command of the operator. Must be called on a tokio runtime.
+    pub fn command(self: Arc<Self>, command: UpstreamCommand) {
+        match command {
+            UpstreamCommand::Retry if !self.breaker.retry_now() => {}
+            UpstreamCommand::Retry => drop(tokio::spawn(async move {
+                let Ok(permit) = self.breaker.acquire(&self.name) else {
+                    return;
+                };
+                let connected = probe(&self.pool.lease_shared()).await;
+                if let Ok(session) = &connected {
+                    self.record_session(session);
+                }
+                self.record_outcome(permit, &connected);
+            })),
+            UpstreamCommand::Enable => self.breaker.set_disabled(false),
+            UpstreamCommand::Disable => {
+                self.breaker.set_disabled(true);
+                let all = self.pool.all();
+                all.iter().for_each(|one| one.upstream.disconnect());
+            }
+        }
+    }
+
     pub fn observe(&self) -> serde_json::Value {
         let all = self.pool.all();
         let open = all.iter().find(|one| one.upstream.current().is_some());
@@ -457,6 +480,9 @@ impl UpstreamProxy {
             state["next_try_ms"] =
                 (until.saturating_duration_since(Instant::now()).as_millis() as u64).into();
         }
+        if self.breaker.is_disabled() {
+            state["state"] = "disabled".into();
+        }
         state["failures"] = self.breaker.consecutive_failures().into();
         state["connections"] = self.pool.observe();
         let (calls, parked) = self.slots.counts();
@@ -467,6 +493,22 @@ impl UpstreamProxy {
         state["calls_max"] = self.calls_max.into();
         state
     }
+}
+
+/// Command of the operator about the server of a [`Bridge`](super::Bridge). It can be sent only within the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpstreamCommand {
+    /// Tries to connect at the next call, however long the pause after failures would last.
+    Retry,
+    /// Closes the connections, and rejects all calls, until it is enabled again or the node restarts.
+    Disable,
+    /// Ends [`UpstreamCommand::Disable`].
+    Enable,
+}
+
+impl Message for UpstreamCommand {
+    type Reply = ();
+    const NAME: &'static str = "callboard.upstream.command";
 }
 
 /// Request of a client for the list of tools, from its beginning. If the reply is the whole list,

@@ -9,13 +9,14 @@ use callboard_message::capabilities::{
 };
 use callboard_message::{Failure, Message, RawMessage, RawObject};
 use callboard_runtime::outbound_policy::exchange;
-use callboard_runtime::{Agent, AgentProfile, ConcurrentHandler, Context, Handlers};
+use callboard_runtime::{Agent, AgentProfile, CallOrigin, ConcurrentHandler, Context, Handlers};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::{McpClientError, McpClientOptions, PENDING_CALLS_MAX, ServerEndpoint};
 use super::tool_result::plain_value;
-use super::upstream::{Upstream, UpstreamServer};
+use super::upstream::Upstream;
+use super::upstream_server::UpstreamServer;
 use crate::wire::hmcp;
 
 /// Agent that stands for one remote MCP server.
@@ -98,7 +99,7 @@ impl ConcurrentHandler<RawMessage> for McpClient {
             })?;
             let server = cx.me().name().unwrap_or(&endpoint);
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            exchange(message, &cx, server, deadline, |message| {
+            exchange(message, &cx, server, CallOrigin::MCP, deadline, |message| {
                 perform(&upstream, message, &cx)
             })
             .await

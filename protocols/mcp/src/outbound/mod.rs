@@ -31,7 +31,8 @@ pub(crate) use server_messages::{EXTENSION_CAPABILITIES, list_changes};
 pub(crate) use session::UpstreamSession;
 pub(crate) use tool_cache::{ToolCache, ToolHints};
 pub(crate) use tool_result::plain_value;
-pub(crate) use upstream::{ConnectionParams, Upstream, UpstreamServer};
+pub(crate) use upstream::Upstream;
+pub(crate) use upstream_server::{ConnectionParams, UpstreamServer};
 
 pub mod auth;
 mod call_exchange;
@@ -49,6 +50,7 @@ mod tool_cache;
 mod tool_result;
 mod transport;
 mod upstream;
+mod upstream_server;
 mod url_elicitation;
 
 /// Former name of [`McpClientOptions`].

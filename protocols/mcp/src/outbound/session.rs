@@ -224,7 +224,7 @@ impl MetaAdditions {
         if call.caller.is_some() {
             self.add(meta::PROGRESS_TOKEN, number.to_string());
         }
-        self.add(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
+        self.add(meta::TRACEPARENT, quote(&call.trace.to_string()));
         self.add(meta::HOPS, call.hops.saturating_add(1).to_string());
     }
 

@@ -7,29 +7,24 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use callboard_message::{CallerCapabilities, Failure, LogLevel, RawObject};
-use callboard_rpc::http1::{Connector, Http1Clients};
 use callboard_runtime::Context;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use reqwest::Url;
 use serde_json::value::RawValue;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::call_exchange::ServerConnection;
-use super::change_route::{ChangeRoute, ListSource};
+use super::change_route::ListSource;
 use super::exchange::{ExchangeResult, TransportError};
-use super::options::{
-    EraChoice, McpClientError, McpClientOptions, SUBSCRIPTIONS_MAX, ServerEndpoint,
-};
+use super::options::{EraChoice, SUBSCRIPTIONS_MAX, ServerEndpoint};
 use super::server_messages::NotificationHandler;
 use super::session::{UpstreamSession, initialize};
-use super::tool_cache::ToolCache;
 use super::tool_result::complete_tool_result;
 use super::transport::{HttpTransport, Transport, child, http, websocket};
+use super::upstream_server::ConnectionParams;
 use super::{change_listener, modern, url_elicitation};
 use crate::wire::{Era, Revision, hmcp};
 
@@ -140,9 +135,11 @@ impl Upstream {
         let factory = self.factory.clone();
         let task = self.factory.spawn(async move {
             let limit = factory.options.handshake_timeout;
-            timeout(limit, factory.connect_session())
+            let connected = timeout(limit, factory.connect_session())
                 .await
-                .unwrap_or(Err(TransportError::TimedOut(limit)))
+                .unwrap_or(Err(TransportError::TimedOut(limit)));
+            factory.emit_state(connected.is_ok());
+            connected
         });
         let task = AbortOnDropHandle::new(task);
         async move {
@@ -432,6 +429,10 @@ impl Upstream {
     /// Returns the connection's state as JSON for the admin page.
     pub fn observe(&self) -> serde_json::Value {
         let mut seen = serde_json::json!({ "server": self.factory.server.endpoint.to_string(), "state": "apart" });
+        let stderr = self.factory.server.stderr.lines();
+        if !stderr.is_empty() {
+            seen["stderr"] = stderr.into();
+        }
         match &*self.state.lock() {
             ConnectionState::Disconnected => {}
             ConnectionState::Connecting(_) => seen["state"] = "connecting".into(),
@@ -458,93 +459,6 @@ fn is_unopened(error: &TransportError) -> bool {
         TransportError::Unreachable(_) | TransportError::TimedOut(_) => true,
         TransportError::Status(status) => !matches!(status, 401 | 403),
         _ => false,
-    }
-}
-
-/// Server of a client, with the state that is kept when the client's agent restarts.
-#[derive(Clone)]
-pub(crate) struct UpstreamServer {
-    pub endpoint: ServerEndpoint,
-    http: Http1Clients,
-    /// Era of the server; `None` until detected.
-    pub detected_era: Arc<Mutex<Option<Era>>>,
-    /// Tasks that end child processes and server sessions of closed connections.
-    cleanup_tasks: TaskTracker,
-}
-
-impl UpstreamServer {
-    /// Creates the server's state without connecting.
-    ///
-    /// # Errors
-    /// See [`McpClientError`].
-    pub fn new(
-        endpoint: ServerEndpoint,
-        options: &McpClientOptions,
-    ) -> Result<Self, McpClientError> {
-        options.validate(&endpoint)?;
-        let http = Http1Clients::new(
-            Connector::with_tls(options.connect_timeout, &options.tls)
-                .map_err(McpClientError::Client)?,
-        );
-        Ok(Self {
-            endpoint,
-            http,
-            detected_era: Arc::default(),
-            cleanup_tasks: TaskTracker::new(),
-        })
-    }
-
-    /// Returns the parameters for connecting to the server from the agent `cx`. Its followers are
-    /// notified of the server's changes.
-    pub fn connection_params(
-        &self,
-        options: Arc<McpClientOptions>,
-        cx: &Context,
-    ) -> ConnectionParams {
-        let runtime = Handle::try_current().ok();
-        ConnectionParams {
-            server: self.clone(),
-            changes: ChangeRoute::to_followers(cx, &options, runtime.clone()),
-            options,
-            runtime,
-            tools: Arc::default(),
-            hops: 0,
-        }
-    }
-
-    /// Waits until the child processes and server sessions of closed connections have ended.
-    pub async fn drained(&self) {
-        self.cleanup_tasks.close();
-        self.cleanup_tasks.wait().await;
-    }
-}
-
-/// Parameters of the connections to a server.
-#[derive(Clone)]
-pub(crate) struct ConnectionParams {
-    pub server: UpstreamServer,
-    pub options: Arc<McpClientOptions>,
-    /// Runtime for tasks that outlive a call. A call may run on another runtime, which may end
-    /// earlier.
-    pub runtime: Option<Handle>,
-    pub changes: ChangeRoute,
-    pub tools: Arc<ToolCache>,
-    /// Number of agents that the request which opens a legacy session has passed through; 0 for
-    /// sessions of several callers.
-    pub hops: u16,
-}
-
-impl ConnectionParams {
-    /// Spawns `work` on `runtime`, so that it outlives the current call; on the current runtime if
-    /// that is `None`.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> JoinHandle<T> {
-        match &self.runtime {
-            Some(runtime) => runtime.spawn(work),
-            None => tokio::spawn(work),
-        }
     }
 }
 
@@ -754,7 +668,13 @@ impl SessionFactory {
                 websocket::open(url, &options, notifications.clone()).await?
             }
             ServerEndpoint::Child(command) => {
-                child::spawn_child(command, &options, notifications.clone()).await?
+                child::spawn_child(
+                    command,
+                    &options,
+                    notifications.clone(),
+                    self.server.stderr.clone(),
+                )
+                .await?
             }
         };
         Ok(ServerConnection {

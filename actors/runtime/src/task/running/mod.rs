@@ -32,6 +32,7 @@ use super::{
 };
 use crate::call::Caller;
 use crate::journal::JournalError;
+use crate::node_events::NodeEvents;
 use crate::sync::Mutex;
 
 /// Maximum number of open questions of one task.
@@ -111,6 +112,8 @@ pub struct RunningTasks {
     /// State shared by all servers of the scope. See [`Self::shared_state`].
     shared_state: OnceLock<Arc<dyn Any + Send + Sync>>,
     stopped: CancellationToken,
+    /// Event stream that is told of changed states.
+    events: OnceLock<Arc<NodeEvents>>,
     /// Held while ended tasks of an owner are deleted for a new one, by the hash of the owner.
     evicting: [tokio::sync::Mutex<()>; EVICTION_LOCKS],
     owner_hasher: RandomState,
@@ -145,9 +148,15 @@ impl RunningTasks {
             hosts: Mutex::default(),
             shared_state: OnceLock::new(),
             stopped: CancellationToken::new(),
+            events: OnceLock::new(),
             evicting: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             owner_hasher: RandomState::new(),
         })
+    }
+
+    /// Tells readers of `events` about changed states of these tasks from now on.
+    pub fn report_to(&self, events: &Arc<NodeEvents>) {
+        let _ = self.events.set(events.clone());
     }
 
     /// Creates a task in the store. If the future is dropped before the end, the task is released;
@@ -312,6 +321,7 @@ impl RunningTasks {
             seen,
             caller,
             artifacts,
+            self.events.get().cloned(),
         );
         let claimed_questions = Arc::new(watch::Sender::new(HashSet::new()));
         let handle = RunningTask {

@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{CallReport, TaskCaller, WorkerEvent};
 use super::{ArtifactEncoder, EndSteps, TASK_QUESTIONS_MAX, TaskCall};
 use crate::journal::JournalError;
+use crate::node_events::NodeEvents;
 use crate::task::{
     Lease, OpenQuestion, Task, TaskActor, TaskError, TaskEvent, TaskResult, TaskStep, TaskStore,
+    emit_state,
 };
 
 /// Maximum number of reports of a call that are stored at once.
@@ -61,6 +63,8 @@ pub(super) struct TaskWorker {
     is_lost: bool,
     caller: Arc<TaskCaller>,
     artifacts: Option<ArtifactEncoder>,
+    /// Event stream that is told of changed states.
+    events: Option<Arc<NodeEvents>>,
     /// Open questions with the channels for their answers, by question key.
     waiting: HashMap<String, PendingAnswer>,
     /// Keys of all questions that this worker has stored. A key isn't used again for a later
@@ -79,6 +83,7 @@ impl TaskWorker {
         updates: watch::Sender<Arc<Task>>,
         caller: Arc<TaskCaller>,
         artifacts: Option<ArtifactEncoder>,
+        events: Option<Arc<NodeEvents>>,
     ) -> Self {
         let read = updates.borrow().last_event;
         let (waiting, keys, seen_artifacts) = (HashMap::new(), HashSet::new(), HashSet::new());
@@ -92,6 +97,7 @@ impl TaskWorker {
             is_lost: false,
             caller,
             artifacts,
+            events,
             waiting,
             keys,
             seen_artifacts,
@@ -336,7 +342,12 @@ impl TaskWorker {
                 if !is_news {
                     self.read = task.last_event;
                 }
-                self.updates.send_replace(task.clone());
+                let before = self.updates.send_replace(task.clone());
+                if let Some(events) = &self.events
+                    && before.state != task.state
+                {
+                    emit_state(events, &task);
+                }
                 if is_news {
                     self.catch_up().await;
                 }

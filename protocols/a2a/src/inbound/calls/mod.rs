@@ -25,7 +25,9 @@ use std::time::Duration;
 use callboard_message::json::raw_from_written;
 use callboard_message::{FailureKind, Principal, PrincipalKind, TraceContext};
 use callboard_runtime::running::{FoundTask, RunningTaskOptions, RunningTasks};
-use callboard_runtime::{AgentRef, CallContext, Store, Task, TaskError, TaskId, TaskOwner};
+use callboard_runtime::{
+    AgentRef, CallContext, CallOrigin, Store, Task, TaskError, TaskId, TaskOwner,
+};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self as futures_stream, BoxStream};
@@ -112,6 +114,7 @@ impl A2aTaskService {
         };
         let running = &store.running_tasks;
         let tasks = running.for_scope(&store.tasks, options.task_scope(), live);
+        tasks.report_to(agent.system().node_events());
         let lookup = Arc::new(TaskLookup::new(store.clone(), tasks.clone(), live));
         let history = TaskHistory::new(store.tasks.clone());
         let calls = Arc::new(Self {
@@ -569,6 +572,10 @@ impl RequestContext {
     pub(crate) fn call_context(&self) -> CallContext {
         CallContext {
             trace: self.trace,
+            origin: CallOrigin {
+                version: self.dialect.version(),
+                ..CallOrigin::A2A
+            },
             hops: self.hops,
             ..CallContext::new(self.principal.clone())
         }

@@ -15,7 +15,7 @@ use callboard_rpc::{
     RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest, UnusedMember, decode,
     encode_response,
 };
-use callboard_runtime::CallContext;
+use callboard_runtime::{CallContext, CallOrigin};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -111,6 +111,7 @@ async fn call(
     let call = CallContext {
         hops: sent.meta.hops,
         trace,
+        origin: CallOrigin::MCP,
         ..CallContext::new(principal.clone())
     };
     let (adapter, deadline) = (

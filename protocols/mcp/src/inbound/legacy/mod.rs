@@ -17,7 +17,7 @@ use callboard_rpc::{
     RequestId, RpcBody, RpcError, RpcNotification, decode_body, encode_batch,
     encode_decode_failure, encode_error, encode_notification,
 };
-use callboard_runtime::{CallContext, Caller, PeerSession};
+use callboard_runtime::{CallContext, CallOrigin, Caller, PeerSession};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -169,6 +169,10 @@ impl LegacySession {
         let mut call = CallContext::new(self.principal.clone());
         let cancel = call.cancel.clone();
         (call.trace, call.hops) = (params.trace(), params.hops());
+        call.origin = CallOrigin {
+            version: self.revision().map_or("", Revision::as_str),
+            ..CallOrigin::MCP
+        };
         call.caller = Some(self.caller(sink, cancel.clone(), params));
         call.session = Some(self.peer.clone());
         (call, cancel)

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use actix_web::http::StatusCode;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{RequestId, RpcError};
-use callboard_runtime::{AgentRef, CallContext, PrincipalShares};
+use callboard_runtime::{AgentRef, CallContext, CallOrigin, PrincipalShares};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -200,6 +200,10 @@ impl ModernRequest<'_> {
     fn call_context(&self) -> CallContext {
         CallContext {
             trace: self.meta.trace,
+            origin: CallOrigin {
+                version: REVISION.as_str(),
+                ..CallOrigin::MCP
+            },
             hops: self.meta.hops,
             ..CallContext::new(self.principal.clone())
         }

@@ -124,6 +124,8 @@ impl TaskService {
             live,
             owns_tasks: owned,
         });
+        let adapter = service.endpoint.adapter();
+        service.live.report_to(adapter.agent.system().node_events());
         service.live.attach_host(&service);
         service
     }
@@ -186,6 +188,7 @@ impl TaskService {
         // The task has a call of its own, because the request's call ends with the response.
         let mut call = CallContext::new(request.call.principal.clone());
         (call.trace, call.hops) = (request.call.trace, request.call.hops);
+        call.origin = request.call.origin;
         let background = request.background.as_ref();
         let observer = background.map(|background| background(call.cancel.clone()));
         let work = self.call_tool(request.request.clone(), request.revision, call);

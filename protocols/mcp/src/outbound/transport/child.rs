@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use callboard_rpc::{DecodedLine, LineDecoder, ReadPacer, encode_line};
 use callboard_runtime::child_process;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::ExposeSecret;
 use tokio::io::AsyncWriteExt;
@@ -41,6 +42,7 @@ pub(crate) async fn spawn_child(
     command: &ChildCommand,
     options: &McpClientOptions,
     notifications: Arc<NotificationHandler>,
+    last_lines: StderrLines,
 ) -> Result<Transport, TransportError> {
     let inherited = command
         .env_passthrough
@@ -87,7 +89,7 @@ pub(crate) async fn spawn_child(
     let (transport, driver, outbox) = DuplexChannel::open(notifications, options.limits, &name);
     let line_bytes_max = options.limits.body_bytes_max;
     cleanup_tasks.spawn(async move {
-        let mut stderr = StderrLog::new(errors, &name);
+        let mut stderr = StderrLog::new(errors, &name, last_lines);
         let hear = async {
             let why = tokio::select! {
                 why = read_stdout(&driver, output, line_bytes_max) => why,
@@ -175,16 +177,37 @@ struct StderrLog<'a> {
     errors: ChildStderr,
     lines: LineDecoder,
     server: &'a str,
-    last: VecDeque<String>,
+    last: StderrLines,
+}
+
+/// Last lines that a server's program wrote to standard error, at most [`STDERR_LAST_LINES_MAX`]. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct StderrLines(Arc<Mutex<VecDeque<String>>>);
+
+impl StderrLines {
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock();
+        if lines.len() == STDERR_LAST_LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// Returns the lines, oldest first.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
 }
 
 impl<'a> StderrLog<'a> {
-    fn new(errors: ChildStderr, server: &'a str) -> Self {
+    /// Creates the log of a program that has begun. Lines of an earlier one are forgotten.
+    fn new(errors: ChildStderr, server: &'a str, last: StderrLines) -> Self {
+        last.0.lock().clear();
         Self {
             errors,
             lines: LineDecoder::new(STDERR_LINE_BYTES_MAX),
             server,
-            last: VecDeque::new(),
+            last,
         }
     }
 
@@ -204,10 +227,7 @@ impl<'a> StderrLog<'a> {
                         .filter(|c| !c.is_control())
                         .collect();
                     callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
-                    if self.last.len() == STDERR_LAST_LINES_MAX {
-                        self.last.pop_front();
-                    }
-                    self.last.push_back(line);
+                    self.last.push(line);
                 }
                 DecodedLine::TooLong => callboard_message::log::info!(
                     target: "callboard_mcp::stderr", by: server, server, bytes_max = STDERR_LINE_BYTES_MAX, "a line over the limit is left out"
@@ -217,8 +237,7 @@ impl<'a> StderrLog<'a> {
     }
 
     fn last_lines(&self) -> String {
-        let lines: Vec<&str> = self.last.iter().map(|line| &**line).collect();
-        lines.join("\n")
+        self.last.lines().join("\n")
     }
 }
 

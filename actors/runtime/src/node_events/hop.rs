@@ -1,0 +1,77 @@
+//! Exchanges between agents of a node, within a call.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use callboard_message::{CallId, Principal, TraceContext};
+
+use super::NodeEvents;
+use super::event::{CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent};
+use crate::sync::Mutex;
+
+/// Handler of a message within a call, whose end is recorded as a local exchange.
+pub(crate) struct Hop(Mutex<Option<OpenHop>>);
+
+/// Facts about a hop that begins.
+pub(crate) struct HopStart {
+    pub call: CallId,
+    pub trace: TraceContext,
+    pub principal: Arc<Principal>,
+    /// Name of the agent in the directory; `None` without one.
+    pub agent: Option<Arc<str>>,
+    pub message: &'static str,
+}
+
+struct OpenHop {
+    events: Arc<NodeEvents>,
+    start: HopStart,
+    began: Instant,
+    began_at: SystemTime,
+}
+
+impl Hop {
+    /// Begins a hop.
+    pub fn begin(events: &Arc<NodeEvents>, start: HopStart) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(OpenHop {
+            events: events.clone(),
+            start,
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+        }))))
+    }
+
+    /// Leaves the hop's span to an exchange with a peer, so that the hop isn't recorded. Returns false if another
+    /// exchange has it already.
+    pub fn take_over(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
+
+    /// Records the end of the hop. Called twice, it does nothing the second time.
+    pub fn finish(&self) {
+        let open = self.0.lock().take();
+        let Some(open) = open else { return };
+        let start = open.start;
+        open.events.emit(|| {
+            NodeEvent::ExchangeEnded(Box::new(ExchangeEnd {
+                exchange: Arc::new(Exchange {
+                    kind: ExchangeKind::Local,
+                    call: start.call,
+                    trace: start.trace,
+                    principal: start.principal,
+                    agent: start.agent.as_deref().unwrap_or_default().into(),
+                    message: start.message.into(),
+                    tool: None,
+                    origin: CallOrigin::default(),
+                    began_at: open.began_at,
+                    request_bytes: 0,
+                    content: None,
+                }),
+                duration: open.began.elapsed(),
+                failure: None,
+                is_tool_error: false,
+                reply_bytes: 0,
+                content: None,
+            }))
+        });
+    }
+}
