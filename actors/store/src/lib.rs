@@ -33,8 +33,8 @@ mod writer;
 
 pub use append_records::RECORD_BYTES_MAX_DEFAULT;
 pub use audit::{
-    AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, CallFilter, CallLine,
-    ExportError, verify_export,
+    AUDIT_LINES_DEFAULT, AuditCursor, AuditFilter, AuditFollowError, AuditLine, AuditPage,
+    AuditVerifyOptions, CallFilter, CallLine, ExportError, verify_export,
 };
 pub use backend::PAGE_ROWS_MAX;
 pub use backup::BackupReport;

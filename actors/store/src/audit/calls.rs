@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::remove_chain_start;
 use crate::chain::AuditChain;
 use crate::chain::checkpoint::AuditKey;
-use crate::sql::{DbConnection, Row, args, to_unix_ms};
+use crate::sql::{DbConnection, Row, args, from_unix_ms, to_unix_ms};
 use crate::store_core::StoreCore;
 use crate::tx::{CLEANUP_ROWS_MAX, Tx, WriteOp};
 use crate::writer::WriterHandle;
@@ -183,6 +183,17 @@ fn parse_details<T: Default + DeserializeOwned>(line: &str) -> T {
     parsed.map(|parsed| parsed.more).unwrap_or_default()
 }
 
+/// Parses the text of an entry. Returns its calls, and the number of calls that have no readable line.
+pub(super) fn parse_calls(text: &str) -> (Vec<CallLine>, u64) {
+    let ParsedLines { lines, lost } = parse_details(text);
+    let calls: Vec<_> = lines
+        .iter()
+        .filter_map(|line| CallLine::parse(line))
+        .collect();
+    let damaged = lines.len() - calls.len();
+    (calls, lost.saturating_add(damaged as u64))
+}
+
 /// Returns the size of an entry, in bytes.
 fn entry_bytes(entry: &AuditEntry) -> usize {
     let lines = entry.call_lines().iter().map(String::len);
@@ -279,6 +290,11 @@ pub struct CallLine {
 }
 
 impl CallLine {
+    /// Returns the time at which the call ended.
+    pub fn at(&self) -> SystemTime {
+        from_unix_ms(self.at_ms)
+    }
+
     /// Reads a line; `None` if it is damaged.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.split(' ');

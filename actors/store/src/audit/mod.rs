@@ -1,6 +1,7 @@
 //! Audit log of a store: its key, its signing and its queries.
 
 mod calls;
+mod follow;
 mod query;
 
 use std::fs;
@@ -29,6 +30,7 @@ use crate::store_core::StoreCore;
 use crate::tx::{Tx, WriteOp};
 
 pub use calls::{CallFilter, CallLine};
+pub use follow::{AuditCursor, AuditFollowError, AuditPage};
 pub use query::{
     AUDIT_LINES_DEFAULT, AuditFilter, AuditLine, AuditVerifyOptions, ExportError, verify_export,
 };

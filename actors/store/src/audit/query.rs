@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use callboard_message::encode_hex;
-use callboard_runtime::{JournalError, JournalResult};
+use callboard_runtime::{CALLS_EVENT, JournalError, JournalResult};
 use serde::{Deserialize, Serialize};
 
-use super::calls::{CallFilter, CallLine, chain_name, is_call_chain, read_calls};
+use super::calls::{CallFilter, CallLine, chain_name, is_call_chain, parse_calls, read_calls};
 use crate::backend::PAGE_ROWS_MAX;
 use crate::chain::checkpoint::{Anchor, AuditFiles, Checkpoint, PublicKeys, from_hex};
 use crate::chain::counter_name;
@@ -73,6 +73,25 @@ pub struct AuditLine {
     pub at: SystemTime,
     /// Text of the entry: JSON with sorted members.
     pub line: String,
+}
+
+impl AuditLine {
+    /// Returns the calls of an entry with lines about calls, and the number of calls that have no
+    /// readable line; `None` for another entry.
+    pub fn calls(&self) -> Option<(Vec<CallLine>, u64)> {
+        let parsed: ParsedLine<'_> = serde_json::from_str(&self.line).ok()?;
+        (parsed.event == CALLS_EVENT).then(|| parse_calls(&self.line))
+    }
+}
+
+/// Reads a row of the columns chain, number, at_ms and line.
+pub(super) fn audit_line(row: &Row) -> sqlx::Result<AuditLine> {
+    Ok(AuditLine {
+        chain: row.get(0)?,
+        number: row.get(1)?,
+        at: row.get(2)?,
+        line: row.get(3)?,
+    })
 }
 
 impl ReadOnlyStore {
@@ -141,15 +160,7 @@ impl ReadOnlyStore {
              AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (event = $3 OR CAST($3 AS TEXT) IS NULL AND event <> 'calls') \
              AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR principal = $5) \
              AND (CAST($6 AS TEXT) IS NULL OR call_id = $6) ORDER BY at_ms DESC, chain DESC, number DESC LIMIT $7";
-        let line = |row: &Row| {
-            Ok(AuditLine {
-                chain: row.get(0)?,
-                number: row.get(1)?,
-                at: row.get(2)?,
-                line: row.get(3)?,
-            })
-        };
-        let mut lines = self.core.readers.read(sql, &args, line).await?;
+        let mut lines = self.core.readers.read(sql, &args, audit_line).await?;
         lines.reverse();
         Ok(lines)
     }

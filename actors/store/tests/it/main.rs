@@ -19,6 +19,8 @@ mod crash;
 mod disk;
 /// Leases: a task has one worker at a time, across restarts and nodes.
 mod fencing;
+/// Reading the audit onward from a position: each entry once, across restarts and removals.
+mod follow;
 /// Snapshots of the schema and of stored rows, on which other programs and later versions rely.
 mod frozen;
 /// Task graphs: each task runs once, in order, across kills.
