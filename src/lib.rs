@@ -12,9 +12,13 @@ pub mod clinics;
 #[cfg(feature = "host")]
 pub mod config;
 #[cfg(feature = "host")]
+mod console;
+#[cfg(feature = "host")]
 mod examples;
 #[cfg(feature = "cli")]
 mod form;
+#[cfg(feature = "host")]
+mod monitor;
 #[cfg(feature = "host")]
 mod node;
 #[cfg(feature = "cli")]
@@ -32,6 +36,8 @@ pub mod agents {
     pub use ::callboard_mailroom as mailroom;
     #[cfg(feature = "models")]
     pub use ::callboard_models as model;
+    #[cfg(feature = "person")]
+    pub use ::callboard_person as person;
     #[cfg(feature = "clinics")]
     pub use callboard_clinics::{
         access, clinic, hmcp, orchestrator, plan, planner, router, verifier,

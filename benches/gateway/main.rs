@@ -83,17 +83,20 @@ pub enum Contestant {
     CallboardAudit,
     /// Ours, with such an audit, rules, rate limits and pinned tools.
     CallboardPolicies,
+    /// Ours, with a console, which reads the events of the node.
+    CallboardConsole,
 }
 
 impl Contestant {
     /// All of them, in the order of the table's columns.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Direct,
         Self::McpProxy,
         Self::Callboard,
         Self::CallboardTokens,
         Self::CallboardAudit,
         Self::CallboardPolicies,
+        Self::CallboardConsole,
     ];
 
     /// The era of its clients in `row`. mcp-proxy knows sessions only, towards either side.

@@ -30,6 +30,9 @@ const AUDIT: &str = r#"
 audit = "calls"
 "#;
 
+/// Console of which nobody has a page open.
+const CONSOLE: &str = "\n[console]\nbind = \"127.0.0.1:0\"\n";
+
 /// Limits that are never reached, and ten rules of which the last is the first that applies.
 const POLICIES: &str = r#"
 [policy]
@@ -113,6 +116,7 @@ impl WrittenTopology {
         let (audit, policies, pin) = match contestant {
             Contestant::CallboardAudit => (AUDIT, "", "off"),
             Contestant::CallboardPolicies => (AUDIT, POLICIES, "trust-first"),
+            Contestant::CallboardConsole => ("", CONSOLE, "off"),
             _ => ("", "", "off"),
         };
         let era = match upstream {

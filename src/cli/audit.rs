@@ -15,6 +15,7 @@ use callboard_store::{
 use serde_json::json;
 
 use super::arguments::parse_span;
+use super::audit_follow::{self, FollowArguments};
 use super::output::{self, RowPrinter};
 use super::store::StoreArguments;
 use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED};
@@ -77,6 +78,9 @@ pub(super) enum AuditCommand {
     },
     /// Print the newest calls, oldest first: who called which tool, and its outcome.
     Calls(CallsArguments),
+    /// Print entries as they are stored, one JSON object a line, for log shippers. A cursor file lets
+    /// the next run continue.
+    Follow(FollowArguments),
     /// Export all chains with their checkpoints to a new file, or to standard output (`-`).
     Export {
         /// File to create.
@@ -209,6 +213,7 @@ pub(super) async fn run(command: AuditCommand) -> CommandResult {
             Ok(EXIT_ANSWERED)
         }
         AuditCommand::Calls(arguments) => show_calls(arguments).await,
+        AuditCommand::Follow(arguments) => audit_follow::run(arguments).await,
         AuditCommand::Export { file, store } => export_chains(&file, &store).await,
     }
 }
@@ -245,8 +250,7 @@ async fn show_calls(arguments: CallsArguments) -> CommandResult {
         .await?;
     let printer = RowPrinter::with_heading(json, "AT\tPRINCIPAL\tAGENT\tTOOL\tOUTCOME\tMS\tCALL")?;
     for call in calls {
-        let at = Duration::from_millis(call.at_ms.max(0).unsigned_abs());
-        let at = format_rfc3339(SystemTime::UNIX_EPOCH + at);
+        let at = format_rfc3339(call.at());
         let CallLine {
             principal,
             agent,
@@ -263,11 +267,7 @@ async fn show_calls(arguments: CallsArguments) -> CommandResult {
             escape_cells(&[&at, principal, agent, tool, outcome, &ms.to_string(), call])
         })?;
     }
-    if lost > 0 {
-        output::print_note(format_args!(
-            "{lost} calls of this time have no line: too many lines waited, or the store refused them"
-        ));
-    }
+    audit_follow::print_lost_calls(lost);
     Ok(EXIT_ANSWERED)
 }
 

@@ -7,6 +7,7 @@ mod approvals;
 mod arguments;
 mod ask;
 mod audit;
+mod audit_follow;
 mod check;
 mod demo;
 mod eval;
@@ -15,6 +16,7 @@ mod exec_child;
 mod keys;
 mod mail;
 mod mcp;
+mod node_view;
 mod output;
 mod policy;
 mod quotas;
@@ -23,9 +25,11 @@ mod serve;
 mod store;
 mod tasks;
 mod tools;
+mod top;
 
 use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,7 +51,7 @@ use crate::repl::ProcessSignals;
 pub const EXIT_ANSWERED: u8 = 0;
 /// Exit code: the command line, or a file named on it, is wrong. The same as clap's own.
 pub const EXIT_USAGE: u8 = 2;
-/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener (HTTP 401, 403,
+/// Exit code: blocked by a guardrail or the verifier, refused by a mail listener or a console (HTTP 401, 403,
 /// 422 or 429), or an audit chain that isn't intact.
 pub const EXIT_BLOCKED: u8 = 3;
 /// Exit code: failed.
@@ -126,6 +130,8 @@ enum CliCommand {
     /// List what each principal has used of its quotas, also while the node runs.
     #[command(subcommand)]
     Quotas(quotas::QuotasCommand),
+    /// Show a running node as it works, from its console: agents, calls, questions and upstreams.
+    Top(top::TopArguments),
     /// Old name of `ask --to`.
     #[command(hide = true)]
     Send(ask::SendArguments),
@@ -150,6 +156,9 @@ struct ServeArguments {
     /// Listen on free ports instead of the declared ones.
     #[arg(long)]
     free_ports: bool,
+    /// Open the console at this address, for example 127.0.0.1:9090, in place of the declared one.
+    #[arg(long, value_name = "ADDR")]
+    console: Option<SocketAddr>,
     /// Stop when standard input closes, so that a child process does not outlive its parent.
     #[arg(long)]
     lifeline: bool,
@@ -297,6 +306,7 @@ async fn dispatch(command: CliCommand) -> CommandResult {
         CliCommand::Tools(command) => tools::run(command).await,
         CliCommand::Approvals(command) => approvals::run(command).await,
         CliCommand::Quotas(command) => quotas::run(command).await,
+        CliCommand::Top(arguments) => top::run(arguments).await,
         CliCommand::Send(arguments) => {
             print_renamed("send ADDRESS", "ask --to ADDRESS");
             ask::run_send(arguments).await
@@ -341,7 +351,7 @@ fn wait_for_interrupt() -> impl Future<Output = ()> {
     }
 }
 
-/// HTTP statuses with which a mail listener refuses a request, in order: no valid key, not allowed,
+/// HTTP statuses with which a mail listener or a console refuses a request, in order: no valid key, not allowed,
 /// invalid, rate limited.
 const REFUSED_STATUSES: [u16; 4] = [401, 403, 422, 429];
 

@@ -36,7 +36,7 @@ pub(super) fn print_json_text(json: impl Display) -> io::Result<()> {
 
 /// Escapes control characters above ASCII, marks of text direction and line separators in a JSON
 /// text as `\u`. JSON has them in strings only, so the value stays the same.
-fn escape_control_chars(json: &str) -> Cow<'_, str> {
+pub(super) fn escape_control_chars(json: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| {
         matches!(
             c,

@@ -1,6 +1,7 @@
 //! `callboard serve` and `callboard stdio`.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(super) async fn run(arguments: ServeArguments) -> CommandResult {
     }
     start.print_warnings();
     let lifeline = arguments.lifeline.then(watch_stdin_close);
-    serve_until_stopped(&start, arguments.free_ports, lifeline).await?;
+    serve_until_stopped(&start, arguments.free_ports, arguments.console, lifeline).await?;
     Ok(EXIT_ANSWERED)
 }
 
@@ -106,12 +107,13 @@ async fn serve_until_stopped(
         ..
     }: &LoadedTopology,
     free_ports: bool,
+    console: Option<SocketAddr>,
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
     // Listens before anybody can know that it runs.
     let stop = wait_for_interrupt();
     let watch = file.as_deref().map(TopologyWatcher::new).transpose()?;
-    let mut node = Node::start(topology, state, free_ports).await?;
+    let mut node = Node::start_with_console(topology, state, free_ports, console).await?;
     let announced = output::ignore_broken_pipe(print_addresses(&node, READY_LINE));
     if announced.is_ok() {
         tokio::select! {
@@ -159,6 +161,9 @@ fn print_addresses(node: &Node, last: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for AgentAddress { agent, url } in node.listeners() {
         writeln!(out, "{LISTENING_PREFIX} {agent} {url}")?;
+    }
+    if let Some(url) = node.console_url() {
+        writeln!(out, "{LISTENING_PREFIX} console {url}")?;
     }
     writeln!(out, "{last}")?;
     out.flush()

@@ -52,9 +52,10 @@ pub use bidirectional::{
 pub use kinds::{
     A2aAgentDeclaration, A2aBindingName, A2aVersionName, CommandDeclaration, DiscoveryDeclaration,
     InterfaceDeclaration, MailMemberDeclaration, MailroomDeclaration, McpEraName, ModelDeclaration,
-    OauthDeclaration, OrchestratorDeclaration, PipelineError, RunningOrchestrator,
-    SamplingDeclaration, StartError, StructuredOutput, TmuxDeclaration, TmuxPane,
-    UpstreamDeclaration, UpstreamError, UpstreamStart, UpstreamTransport, WebhookDeclaration,
+    OauthDeclaration, OrchestratorDeclaration, PersonDeclaration, PipelineError,
+    RunningOrchestrator, SamplingDeclaration, StartError, StructuredOutput, TmuxDeclaration,
+    TmuxPane, UpstreamDeclaration, UpstreamError, UpstreamStart, UpstreamTransport,
+    WebhookDeclaration,
 };
 pub(crate) use kinds::{
     AgentDeclaration, PipelineAgents, PipelineOptions, PushInboxes, Reachability, RunningAgent,
@@ -74,8 +75,8 @@ pub(crate) use secret::read_secret;
 use sections::SectionDeclaration;
 pub(crate) use sections::known_class;
 pub use sections::{
-    AuditScope, ClinicsDeclaration, PolicyDeclaration, RetentionDeclaration, RoutingDeclaration,
-    StoreDeclaration,
+    AuditScope, ClinicsDeclaration, ConsoleDeclaration, PolicyDeclaration, RetentionDeclaration,
+    RoutingDeclaration, StoreDeclaration, TelemetryDeclaration,
 };
 pub use tls::{CertificateClientDeclaration, ListenerTlsDeclaration};
 pub(crate) use tls::{client_tls, resolve_ca};

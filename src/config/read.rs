@@ -82,6 +82,9 @@ pub(super) fn read_sections(
         tables: read_tables(&mut take, foreign.tables, problems),
         ..ParsedSections::default()
     };
+    for table in &mut sections.tables {
+        table.value.resolve_paths(folder);
+    }
     for (section, tree) in lists {
         let mut items = list_items(tree, section.name, problems);
         if items.is_empty() {

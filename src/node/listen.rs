@@ -178,7 +178,7 @@ impl Node {
     /// Returns a listener's options, with one thread per core, at most [`LISTENER_WORKERS_MAX`]:
     /// the accepting thread handles a call up to the request to an upstream. Reads the certificate
     /// files.
-    fn listen_options(
+    pub(super) fn listen_options(
         &self,
         listener: &ListenerDeclaration,
         tokens: Option<&Arc<TokenVerifier>>,
@@ -276,7 +276,7 @@ impl Node {
         })
     }
 
-    fn bind_socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
+    pub(super) fn bind_socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
         if self.free_ports {
             bind.set_port(0);
         }

@@ -2,10 +2,12 @@
 
 mod a2a_server;
 mod agent_set;
+mod console;
 mod grpc;
 mod listen;
 mod listener_options;
 mod listener_servers;
+mod monitoring;
 mod policy;
 mod reload;
 
@@ -26,7 +28,9 @@ use callboard_runtime::{
     TaskRunner, TaskRunnerHandle, TaskRunnerOptions,
 };
 use callboard_store::{SqlStore, StoreError};
+use console::NodeConsole;
 use listen::OpenListener;
+use monitoring::NodeMonitoring;
 use policy::{CurrentQuestionRouter, DataClassRegistry, NodePolicies};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +41,10 @@ pub(crate) use reload::TopologyWatcher;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, ReloadReport};
 
 pub(crate) use crate::config::spawn_cloned;
-use crate::config::{ConfigError, OrchestratorDeclaration, StartError, StoreDeclaration, Topology};
+use crate::config::{
+    ConfigError, ConsoleDeclaration, OrchestratorDeclaration, StartError, StoreDeclaration,
+    Topology,
+};
 
 /// Last line that a node prints before it serves.
 pub(crate) const READY_LINE: &str = "ready";
@@ -82,6 +89,10 @@ pub struct Node {
     a2a_memory: Store,
     /// Data classes of agents, for the audit; `None` without an audit.
     data_classes: Option<DataClassRegistry>,
+    /// Reader of the node's events; `None` if nobody reads them.
+    monitoring: Option<NodeMonitoring>,
+    /// Open console; `None` without one.
+    console: Option<NodeConsole>,
     /// Agents and servers that a reload replaced and that haven't finished.
     retiring_tasks: TaskTracker,
     /// Cancelled when the node shuts down.
@@ -109,7 +120,22 @@ impl Node {
         state: &Path,
         free_ports: bool,
     ) -> Result<Self, NodeError> {
-        let mut node = Self::start_base(topology, state, DefaultStore::File).await?;
+        Self::start_with_console(topology, state, free_ports, None).await
+    }
+
+    /// Starts a node like [`Node::start`], with its console at `console` rather than at the declared address, if that is
+    /// set.
+    ///
+    /// # Errors
+    /// See [`NodeError`]. Nothing keeps running.
+    pub async fn start_with_console(
+        topology: &Topology,
+        state: &Path,
+        free_ports: bool,
+        console: Option<SocketAddr>,
+    ) -> Result<Self, NodeError> {
+        let has_console = console.is_some() || topology.section::<ConsoleDeclaration>().is_some();
+        let mut node = Self::start_base(topology, state, DefaultStore::File, has_console).await?;
         node.free_ports = free_ports;
         for at in 0..topology.listeners.len() {
             match node.open_listener(topology, at) {
@@ -118,6 +144,13 @@ impl Node {
                     node.shutdown().await;
                     return Err(error);
                 }
+            }
+        }
+        match NodeConsole::open(&node, topology, console) {
+            Ok(open) => node.console = open,
+            Err(error) => {
+                node.shutdown().await;
+                return Err(error);
             }
         }
         node.publish_addresses(topology);
@@ -130,7 +163,7 @@ impl Node {
     /// # Errors
     /// See [`NodeError`]. Nothing keeps running.
     pub async fn start_embedded(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
-        Self::start_base(topology, state, DefaultStore::File).await
+        Self::start_base(topology, state, DefaultStore::File, false).await
     }
 
     /// Starts the agents and no listener. Without `[store]` the store is in memory. Must be called
@@ -139,13 +172,14 @@ impl Node {
     /// # Errors
     /// See [`NodeError`]. Nothing keeps running.
     pub async fn start_agents(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
-        Self::start_base(topology, state, DefaultStore::Memory).await
+        Self::start_base(topology, state, DefaultStore::Memory, false).await
     }
 
     async fn start_base(
         topology: &Topology,
         state: &Path,
         undeclared: DefaultStore,
+        has_console: bool,
     ) -> Result<Self, NodeError> {
         let system = System::on_current_arbiter();
         // Before any agent that writes to it.
@@ -183,9 +217,18 @@ impl Node {
             store_fingerprint: topology.fingerprints.store,
             a2a_memory: Store::in_memory(),
             data_classes: classes,
+            monitoring: None,
+            console: None,
             retiring_tasks: retiring,
             shutdown_token: ending,
         };
+        match NodeMonitoring::start(&node.system, topology, has_console) {
+            Ok(monitoring) => node.monitoring = monitoring,
+            Err(error) => {
+                node.shutdown().await;
+                return Err(error);
+            }
+        }
         let started = match node.agents.plan(topology).await {
             Ok(planned) => node.agents.apply(planned, topology).await,
             Err(error) => Err(error),
@@ -211,6 +254,11 @@ impl Node {
         let share_percent = PRINCIPAL_SHARE_PERCENT_DEFAULT;
         let aggregate = self.agents.aggregate(ids, share_percent);
         aggregate.map(|(agent, _)| agent)
+    }
+
+    /// Returns the URL of the console; `None` without one.
+    pub fn console_url(&self) -> Option<&str> {
+        self.console.as_ref().map(NodeConsole::url)
     }
 
     /// Returns the running orchestrator with this id; `None` if there is none.
@@ -292,6 +340,9 @@ impl Node {
         self.begin_shutdown();
         self.retiring_tasks.close();
         futures::future::join_all(self.listeners.drain(..).map(OpenListener::close)).await;
+        if let Some(console) = self.console.take() {
+            console.close().await;
+        }
         self.system.store().running_tasks.stop().await;
         self.a2a_memory.running_tasks.stop().await;
         self.runner.stop().await;
@@ -305,6 +356,9 @@ impl Node {
             );
         }
         agent_set::tear_down_agents(self.agents.take_running()).await;
+        if let Some(monitoring) = self.monitoring.take() {
+            monitoring.stop().await;
+        }
         close_store(&self.system, self.store.take()).await;
         tracing::info!(?report, "node stopped");
     }
@@ -403,6 +457,9 @@ pub enum NodeError {
         /// Names of all examples.
         known: String,
     },
+    /// The monitor of events, or the export of traces and metrics, can't be started.
+    #[error("{0}")]
+    Telemetry(String),
     /// A temporary folder for an example can't be created. Set `TMPDIR` to a writable folder.
     #[error(
         "failed to create a folder for the example's data: {0}; set TMPDIR to a writable folder"
@@ -422,7 +479,7 @@ impl NodeError {
             Self::Agent(error) => error.is_usage(),
             Self::NoOrchestrator { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
-            Self::StoreChanged => true,
+            Self::StoreChanged | Self::Telemetry(_) => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::UnknownExample { .. } => true,
             Self::Bind { .. } | Self::Serve(_) => false,
             Self::StoreAlreadySet(_) | Self::Scratch(_) | Self::Io(_) => false,

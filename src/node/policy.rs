@@ -174,6 +174,16 @@ impl DataClassRegistry {
         *self.0.write() = topology.classes();
     }
 
+    /// Returns the data class of an agent; for one that isn't declared, such as an aggregate, the highest of all that
+    /// are.
+    pub(super) fn class_or_highest(&self, agent: &str) -> DataClass {
+        let classes = self.0.read();
+        let known = classes.get(agent).copied();
+        known
+            .or_else(|| classes.values().max().copied())
+            .unwrap_or(DataClass::Clinical)
+    }
+
     fn class_of(&self, agent: &str) -> DataClass {
         known_class(&self.0.read(), agent)
     }

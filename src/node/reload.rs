@@ -99,6 +99,12 @@ impl Node {
             self.retiring_tasks.spawn_local(gone.close());
         }
         self.publish_addresses(topology);
+        if let Some(monitoring) = &self.monitoring {
+            monitoring.update(topology);
+        }
+        if let Some(console) = &self.console {
+            console.update(self, topology);
+        }
         self.retire_replaced(left, old);
         Ok(done)
     }

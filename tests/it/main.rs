@@ -52,6 +52,8 @@ mod agent_wire;
 mod aliases;
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
+// `callboard audit follow`: each entry once over runs, and cursors that can't be used.
+mod audit_follow;
 // `callboard check`: every mistake of a topology, with its place.
 mod check;
 mod circles;
@@ -139,3 +141,10 @@ mod tls;
 mod tool_pins;
 // Topology files: what they come to.
 mod topology;
+// The console over HTTP: who may see and do what, sessions, the event stream.
+mod console;
+// `callboard top`: views of a node's console as text, as JSON and at a terminal.
+mod top;
+// Traces and metrics over OTLP, from two nodes to a receiver.
+#[cfg(feature = "otlp")]
+mod otlp;

@@ -47,6 +47,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["callboard-macros", "callboard-message", "callboard-runtime"],
     ),
     (
+        "callboard-person",
+        &["callboard-macros", "callboard-message", "callboard-runtime"],
+    ),
+    (
         "callboard-orchestration",
         &[
             "callboard-guardrail",

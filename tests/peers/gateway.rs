@@ -146,10 +146,11 @@ impl Gateway {
         String::from_utf8(shown.stdout).unwrap()
     }
 
-    /// Ends it, as whoever started it would.
-    pub async fn end(mut self) {
+    /// Ends it, as whoever started it would. Returns its topology, to start it again.
+    pub async fn end(mut self) -> Topology {
         drop(self.child.stdin.take());
         let status = soon("callboard's end", self.child.wait()).await.unwrap();
         assert!(status.success(), "callboard ended with {status}");
+        self.topology
     }
 }

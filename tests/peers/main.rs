@@ -37,6 +37,9 @@ mod inspector;
 mod acme;
 // An authorization server.
 mod oidc;
+
+// The console, in a browser.
+mod console;
 // Authorities, and certificates that they issue.
 #[path = "../kit/certificates.rs"]
 mod certificates;

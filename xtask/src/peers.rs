@@ -24,6 +24,8 @@ const NODE_PACKAGES: &[&str] = &[
     "@a2a-js/sdk@1.3.0",
     "express@5.3.0",
     "oidc-provider@9.13.3",
+    "playwright-core@1.65.1",
+    "axe-core@4.14.1",
 ];
 /// A Python environment: its folder, and its packages.
 type PythonEnvironment = (&'static str, &'static [&'static str]);
@@ -123,12 +125,13 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Those in Python, too, a language model, and reverse proxies.
+    /// Those in Python, too, a language model, reverse proxies, and a browser.
     pub fn downloaded() -> Outcome<Self> {
         let peers = Self::with_node()?;
         peers.python(PYTHON_ENVIRONMENTS)?;
         peers.language_model()?;
         tools::proxies()?;
+        tools::chromium()?;
         Ok(peers)
     }
 

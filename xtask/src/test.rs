@@ -44,7 +44,8 @@ const OPTIONAL: &str = "callboard/acme,callboard/grpc";
 
 /// Features of the library, without those that need a topology file, and without `store-postgres`: all other builds have it, and
 /// only this one sees that the store does without.
-const PARTS: &str = "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,store-sqlite";
+const PARTS: &str =
+    "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,person,store-sqlite";
 
 /// Features of the library that are checked alone too: those with the fewest crates.
 const ALONE: [&str; 2] = ["gateway", "guardrail"];

@@ -31,6 +31,11 @@ pub fn npm() -> Outcome {
     of_distribution("npm", &["npm"])
 }
 
+/// Installs the distribution's Chromium, which the tests of the console drive.
+pub fn chromium() -> Outcome {
+    of_distribution("chromium", &["chromium"])
+}
+
 /// Installs the distribution's reverse proxies, whose settings docs/proxies.md has.
 pub fn proxies() -> Outcome {
     for (package, program) in [

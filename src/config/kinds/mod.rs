@@ -11,6 +11,7 @@ mod mailroom;
 mod model;
 mod orchestrator;
 mod patient_data;
+mod person;
 mod tmux;
 mod upstream;
 mod webhook;
@@ -51,6 +52,7 @@ pub use orchestrator::{
     CommandDeclaration, DiscoveryDeclaration, OrchestratorDeclaration, RunningOrchestrator,
     StructuredOutput,
 };
+pub use person::PersonDeclaration;
 pub use tmux::{TmuxDeclaration, TmuxPane};
 pub use upstream::{
     McpEraName, SamplingDeclaration, UpstreamDeclaration, UpstreamError, UpstreamStart,
@@ -100,6 +102,7 @@ const AGENT_KINDS: &[(&str, KindReader)] = &[
     ("a2a", KindReader::described(a2a::read)),
     ("orchestrator", KindReader::undescribed(orchestrator::read)),
     ("mailroom", KindReader::described(mailroom::read)),
+    ("person", KindReader::described(person::read)),
     ("tmux", KindReader::undescribed(tmux::read)),
     ("webhook", KindReader::undescribed(webhook::read)),
 ];

@@ -2,12 +2,15 @@
 //! and a line in [`SECTIONS`].
 
 mod clinics;
+mod console;
 mod policy;
 mod routing;
 mod store;
+mod telemetry;
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
@@ -16,10 +19,12 @@ use super::tree::ConfigTree;
 use super::{DeclaredNames, ParsedDeclaration, decode_table};
 
 pub use clinics::ClinicsDeclaration;
+pub use console::ConsoleDeclaration;
 pub use policy::PolicyDeclaration;
 pub(crate) use policy::known_class;
 pub use routing::RoutingDeclaration;
 pub use store::{AuditScope, RetentionDeclaration, StoreDeclaration};
+pub use telemetry::TelemetryDeclaration;
 
 /// Decoder of a section. Parameters: its table, its name in messages, and the collector of
 /// problems.
@@ -34,6 +39,8 @@ pub(super) const SECTIONS: &[(&str, SectionReader)] = &[
     ("policy", read_section::<PolicyDeclaration>),
     ("routing", read_section::<RoutingDeclaration>),
     ("clinics", read_section::<ClinicsDeclaration>),
+    ("console", read_section::<ConsoleDeclaration>),
+    ("telemetry", read_section::<TelemetryDeclaration>),
 ];
 
 /// Declaration of a section.
@@ -46,6 +53,9 @@ pub(crate) trait SectionDeclaration: Any + Debug + Send + Sync {
         _problems: &mut ProblemCollector<'_>,
     ) {
     }
+
+    /// Resolves paths that are relative to the topology file against its `folder`.
+    fn resolve_paths(&mut self, _folder: &Path) {}
 
     /// Reports variables, files and programs that the section names and this machine lacks.
     fn check_machine(&self, _tree: &ConfigTree, _problems: &mut ProblemCollector<'_>) {}

@@ -23,6 +23,7 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("actors/gateway/src/", "callboard_gateway", "Gateway"),
     ("actors/guardrail/src/", "callboard_guardrail", "Guardrail"),
     ("actors/mailroom/src/", "callboard_mailroom", "Mailroom"),
+    ("actors/person/src/", "callboard_person", "People"),
     (
         "actors/orchestration/src/",
         "callboard_orchestration",

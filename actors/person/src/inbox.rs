@@ -1,0 +1,497 @@
+//! Questions to people in the key-value store: limits, rights and answers.
+
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{
+    Elicitation, Failure, Principal, PrincipalKind, RawObject, encode_hex, log,
+};
+use callboard_runtime::{AuditEntry, AuditLog, KvEntry, KvError, KvStore};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use wildmatch::WildMatch;
+
+/// Maximum number of questions of one requester that wait or whose answer is kept. For one more, the oldest
+/// answer that has been kept for a minute is removed; without one it is refused. Fixed.
+pub const PERSON_REQUESTS_PER_REQUESTER_MAX: usize = 100;
+/// Maximum number of questions in a store that wait or whose answer is kept. For one more, the oldest answer
+/// that has been kept for a minute is removed; without one it is refused. Fixed.
+pub const PERSON_REQUESTS_MAX: usize = 1_000;
+/// Maximum size of the values of a form in an answer, in bytes. Fixed.
+pub const PERSON_ANSWER_BYTES_MAX: usize = 16 * 1024;
+/// Prefix of the scope that permits to answer for a person: the person's id follows.
+pub const PERSON_SCOPE_PREFIX: &str = "person:";
+/// Scope that permits to answer for every person.
+pub const ANSWER_SCOPE: &str = "console.act";
+/// Space of the questions.
+pub(crate) const SPACE: &str = "person-requests";
+/// Number of entries that are read at once.
+const PAGE_ENTRIES: usize = 100;
+/// Number of characters of a key.
+const KEY_CHARS: usize = 32;
+/// Time for which an answer is kept in any case, so that calls that wait read it.
+const KEPT_TIME_MIN_S: u64 = 60;
+
+/// State of a question to a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxState {
+    /// Nobody has answered.
+    Waiting,
+    /// The form is filled in.
+    Accepted,
+    /// The person declined.
+    Declined,
+    /// The person dismissed the question without a choice.
+    Cancelled,
+}
+
+impl InboxState {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Question that waits in the inbox of a person. Its texts come from the requester.
+#[derive(Clone, PartialEq, Serialize, derive_more::Debug)]
+pub struct InboxRequest {
+    /// Id, which is different for each question.
+    pub id: String,
+    /// Id of the person.
+    pub person: String,
+    /// Kind and id of the requester, as `kind:id`.
+    pub requester: String,
+    /// Question.
+    #[debug(skip)]
+    pub question: String,
+    /// JSON Schema of the form that is the answer; `None` if the stored one is damaged.
+    #[debug(skip)]
+    pub schema: Option<Value>,
+    /// Purpose that the requester states; empty without one.
+    pub purpose: String,
+    /// Time of the question, in seconds since the Unix epoch.
+    pub asked_s: u64,
+    /// Time after which the question counts no more, in seconds since the Unix epoch.
+    pub expires_s: u64,
+    /// State of the question.
+    pub state: InboxState,
+}
+
+/// Answer to a question in an inbox.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InboxAnswer {
+    /// Values of the form.
+    Accept(RawObject),
+    /// Refusal to answer.
+    Decline,
+    /// Dismissal without a choice.
+    Cancel,
+}
+
+/// Error of an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// No question has this id, it has expired, or the principal may not answer it.
+    #[error(
+        "no question waits with this id: it has expired, or you lack the scope `person:ID` of its person or `console.act`"
+    )]
+    Unknown,
+    /// The question has been answered or withdrawn.
+    #[error("it has been answered or withdrawn already: list the questions that wait")]
+    Answered,
+    /// The requester itself would answer.
+    #[error("whoever asks a question can't answer it: ask another one")]
+    Own,
+    /// The values have more than [`PERSON_ANSWER_BYTES_MAX`] bytes.
+    #[error("the answer has {0} bytes, {PERSON_ANSWER_BYTES_MAX} are allowed: write less")]
+    TooLarge(usize),
+    /// The values don't fit the form, for these reasons.
+    #[error("the answer doesn't fit the form: {0}")]
+    Form(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] KvError),
+}
+
+/// Question that is to be put into an inbox.
+pub(crate) struct NewRequest<'a> {
+    pub(crate) person: &'a str,
+    pub(crate) requester: &'a Principal,
+    pub(crate) reference: &'a str,
+    pub(crate) question: &'a str,
+    pub(crate) schema: &'a RawObject,
+    pub(crate) answer_time: Duration,
+}
+
+/// Question as it is stored.
+#[derive(Clone, PartialEq, Serialize, Deserialize, derive_more::Debug)]
+pub(crate) struct StoredRequest {
+    pub(crate) id: String,
+    pub(crate) person: String,
+    pub(crate) requester_kind: PrincipalKind,
+    pub(crate) requester: String,
+    #[debug(skip)]
+    pub(crate) question: String,
+    #[debug(skip)]
+    pub(crate) schema: RawObject,
+    #[serde(default)]
+    pub(crate) purpose: String,
+    pub(crate) asked_s: u64,
+    pub(crate) expires_s: u64,
+    pub(crate) state: InboxState,
+    /// Values of the form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[debug(skip)]
+    pub(crate) content: Option<RawObject>,
+    /// Kind and id of the principal that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered_by: Option<String>,
+    /// Time of the answer, in seconds since the Unix epoch; 0 without one.
+    #[serde(default)]
+    pub(crate) answered_s: u64,
+}
+
+impl NewRequest<'_> {
+    /// Returns the key of the question: the same for each call with the same reference by the same principal,
+    /// for the same purpose, whose credential opens the same data.
+    fn key(&self) -> String {
+        let scopes = self.requester.data_scopes().join(" ");
+        let parts = [
+            self.requester.kind.as_str(),
+            &self.requester.id,
+            self.requester.purpose.as_deref().unwrap_or_default(),
+            &scopes,
+            self.person,
+            self.reference,
+        ];
+        let texts = parts.map(|part| format!("{}:{part}", part.len()));
+        let mut key = encode_hex(&Sha256::digest(texts.concat()));
+        key.truncate(KEY_CHARS);
+        key
+    }
+
+    fn to_stored(&self, key: &str) -> StoredRequest {
+        let now = unix_s(SystemTime::now());
+        StoredRequest {
+            // The second part tells this question from earlier ones with the same reference.
+            id: format!("{key}-{:08x}", rand::random::<u32>()),
+            person: self.person.to_owned(),
+            requester_kind: self.requester.kind,
+            requester: self.requester.id.clone(),
+            question: self.question.to_owned(),
+            schema: self.schema.clone(),
+            purpose: self.requester.purpose.clone().unwrap_or_default(),
+            asked_s: now,
+            expires_s: now + self.answer_time.as_secs(),
+            state: InboxState::Waiting,
+            content: None,
+            answered_by: None,
+            answered_s: 0,
+        }
+    }
+
+    fn is_same(&self, stored: &StoredRequest) -> bool {
+        self.question == stored.question && to_value(self.schema) == to_value(&stored.schema)
+    }
+}
+
+impl StoredRequest {
+    /// Returns the key of its entry, which the id begins with.
+    pub(crate) fn key(&self) -> &str {
+        key_of(&self.id).unwrap_or_default()
+    }
+
+    fn is_expired(&self) -> bool {
+        unix_s(SystemTime::now()) >= self.expires_s
+    }
+
+    /// Returns whether a principal may answer, if it isn't the requester. Its scopes may be patterns.
+    fn may_answer(&self, principal: &Principal) -> bool {
+        let own = format!("{PERSON_SCOPE_PREFIX}{}", self.person);
+        let permits = |scope: &String| {
+            let pattern = WildMatch::new(scope);
+            pattern.matches(&own) || pattern.matches(ANSWER_SCOPE)
+        };
+        is_operator(principal) || principal.scopes.iter().any(permits)
+    }
+
+    /// Returns whether a principal has asked: its id is the same, whatever the kind of its credential. The
+    /// operator is only itself.
+    fn is_requester(&self, principal: &Principal) -> bool {
+        let is_same_kind = principal.kind == self.requester_kind;
+        principal.id == self.requester && (is_same_kind || !is_operator(principal))
+    }
+
+    /// Returns state and values after an answer.
+    ///
+    /// # Errors
+    /// [`InboxError::TooLarge`], [`InboxError::Form`].
+    fn check(&self, answer: InboxAnswer) -> Result<(InboxState, Option<RawObject>), InboxError> {
+        let content = match answer {
+            InboxAnswer::Accept(content) => content,
+            InboxAnswer::Decline => return Ok((InboxState::Declined, None)),
+            InboxAnswer::Cancel => return Ok((InboxState::Cancelled, None)),
+        };
+        let bytes = content.to_raw().get().len();
+        if bytes > PERSON_ANSWER_BYTES_MAX {
+            return Err(InboxError::TooLarge(bytes));
+        }
+        let values = to_value(&content).unwrap_or_default();
+        let faults = Elicitation::form("", &self.schema).check(&values);
+        match faults.is_empty() {
+            true => Ok((InboxState::Accepted, Some(content))),
+            false => Err(InboxError::Form(faults.join("; "))),
+        }
+    }
+
+    /// Writes the question if its entry has the expected version.
+    pub(crate) async fn write(&self, store: &dyn KvStore, expected: u64) -> Result<(), KvError> {
+        let body = serde_json::value::to_raw_value(self).ok();
+        let body = body.and_then(|body| RawObject::parse(&body).ok());
+        let body = body.unwrap_or_default();
+        let written = store.put(SPACE, self.key(), body, Some(expected)).await;
+        written.map(drop)
+    }
+}
+
+impl From<StoredRequest> for InboxRequest {
+    fn from(stored: StoredRequest) -> Self {
+        Self {
+            id: stored.id,
+            person: stored.person,
+            requester: format!("{}:{}", stored.requester_kind, stored.requester),
+            question: stored.question,
+            schema: to_value(&stored.schema),
+            purpose: stored.purpose,
+            asked_s: stored.asked_s,
+            expires_s: stored.expires_s,
+            state: stored.state,
+        }
+    }
+}
+
+/// Returns the question with the key of a new one, and whether it was created by this call.
+///
+/// # Errors
+/// `InvalidInput` if the reference belongs to another question; `Overloaded` if there is no room;
+/// `Unavailable` if the store fails.
+pub(crate) async fn open(
+    store: &dyn KvStore,
+    new: &NewRequest<'_>,
+) -> Result<(StoredRequest, bool), Failure> {
+    let key = new.key();
+    loop {
+        let (known, version) = read(store, &key).await.map_err(unavailable)?;
+        if let Some(known) = known.filter(|known| !known.is_expired()) {
+            return match new.is_same(&known) {
+                true => Ok((known, false)),
+                false => Err(Failure::invalid(
+                    "`reference` belongs to another question of yours: use another one",
+                )),
+            };
+        }
+        make_room(store, new.requester).await?;
+        let request = new.to_stored(&key);
+        match request.write(store, version).await {
+            Ok(()) => return Ok((request, true)),
+            // Another call with the reference was first, or the expired question has been removed.
+            Err(KvError::VersionConflict { .. }) => {}
+            Err(error) => return Err(unavailable(error)),
+        }
+    }
+}
+
+/// Checks that there is room for one more question of a principal. Removes an old answer if that makes room.
+///
+/// # Errors
+/// `Overloaded` if there is no room; `Unavailable` if the store fails.
+async fn make_room(store: &dyn KvStore, requester: &Principal) -> Result<(), Failure> {
+    let all = list(store).await.map_err(unavailable)?;
+    let is_own = |request: &&StoredRequest| {
+        request.requester_kind == requester.kind && request.requester == requester.id
+    };
+    let own = all.iter().filter(is_own).count();
+    let removable: Option<&StoredRequest> = if own >= PERSON_REQUESTS_PER_REQUESTER_MAX {
+        oldest_answer(all.iter().filter(is_own))
+    } else if all.len() >= PERSON_REQUESTS_MAX {
+        oldest_answer(all.iter())
+    } else {
+        return Ok(());
+    };
+    match removable {
+        Some(old) => remove(store, &old.id).await.map_err(unavailable),
+        None if own >= PERSON_REQUESTS_PER_REQUESTER_MAX => Err(Failure::overloaded(format!(
+            "{PERSON_REQUESTS_PER_REQUESTER_MAX} of your questions to people wait or were answered just now: wait until some are answered or expire"
+        ))),
+        None => Err(Failure::overloaded(format!(
+            "{PERSON_REQUESTS_MAX} questions to people wait or were answered just now: wait until some are answered or expire"
+        ))),
+    }
+}
+
+/// Returns the answered question that may be removed first.
+fn oldest_answer<'a>(
+    requests: impl Iterator<Item = &'a StoredRequest>,
+) -> Option<&'a StoredRequest> {
+    let before = unix_s(SystemTime::now()).saturating_sub(KEPT_TIME_MIN_S);
+    requests
+        .filter(|request| request.state != InboxState::Waiting && request.answered_s <= before)
+        .min_by_key(|request| request.answered_s)
+}
+
+/// Returns the question with this key, and the version of its entry: `None` and 0 if there is none.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn read(
+    store: &dyn KvStore,
+    key: &str,
+) -> Result<(Option<StoredRequest>, u64), KvError> {
+    let entry = store.get(SPACE, key).await?;
+    let version = entry.as_ref().map_or(0, |entry| entry.version);
+    Ok((entry.as_ref().and_then(to_record), version))
+}
+
+/// Removes the question with this id, unless another one has its key.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn remove(store: &dyn KvStore, id: &str) -> Result<(), KvError> {
+    let Some(key) = key_of(id) else {
+        return Ok(());
+    };
+    let (known, _) = read(store, key).await?;
+    if known.is_some_and(|known| known.id == id) {
+        store.remove(SPACE, key).await?;
+    }
+    Ok(())
+}
+
+/// Returns all questions that haven't expired, and removes the others.
+async fn list(store: &dyn KvStore) -> Result<Vec<StoredRequest>, KvError> {
+    let mut found: Vec<StoredRequest> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = store.list(SPACE, after.as_deref(), PAGE_ENTRIES).await?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = Some(last.key.clone());
+        found.extend(page.iter().filter_map(to_record));
+    }
+    let (expired, current): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(StoredRequest::is_expired);
+    for old in expired {
+        // It may have been answered since it was read, which prolongs it.
+        let (known, _) = read(store, old.key()).await?;
+        if known.is_some_and(|known| known.is_expired()) {
+            store.remove(SPACE, old.key()).await?;
+        }
+    }
+    Ok(current)
+}
+
+/// Returns the questions that wait for a person, or with `None` for all people, the oldest first. Removes what
+/// has expired.
+///
+/// The caller decides who may read them.
+///
+/// # Errors
+/// Those of the store.
+pub async fn inbox(
+    store: &dyn KvStore,
+    person: Option<&str>,
+) -> Result<Vec<InboxRequest>, KvError> {
+    let mut waiting = list(store).await?;
+    waiting.retain(|request| {
+        request.state == InboxState::Waiting && person.is_none_or(|person| request.person == person)
+    });
+    waiting.sort_by(|one, other| (one.asked_s, &one.id).cmp(&(other.asked_s, &other.id)));
+    Ok(waiting.into_iter().map(InboxRequest::from).collect())
+}
+
+/// Answers a question for its person. The answer is kept for as much time as the question had, for calls that
+/// wait for it or are repeated.
+///
+/// # Errors
+/// [`InboxError`].
+pub async fn answer_inbox(
+    store: &dyn KvStore,
+    audit: &AuditLog,
+    id: &str,
+    by: &Principal,
+    answer: InboxAnswer,
+) -> Result<(), InboxError> {
+    let key = key_of(id).ok_or(InboxError::Unknown)?;
+    let (known, version) = read(store, key).await?;
+    let is_open =
+        |known: &StoredRequest| known.id == id && !known.is_expired() && known.may_answer(by);
+    let known = known.filter(is_open).ok_or(InboxError::Unknown)?;
+    if known.is_requester(by) {
+        return Err(InboxError::Own);
+    }
+    if known.state != InboxState::Waiting {
+        return Err(InboxError::Answered);
+    }
+    let (state, content) = known.check(answer)?;
+    let now = unix_s(SystemTime::now());
+    let answered = StoredRequest {
+        state,
+        content,
+        answered_by: Some(format!("{}:{}", by.kind, by.id)),
+        answered_s: now,
+        expires_s: now + known.expires_s.saturating_sub(known.asked_s),
+        ..known
+    };
+    match answered.write(store, version).await {
+        Ok(()) => {}
+        Err(KvError::VersionConflict { .. }) => return Err(InboxError::Answered),
+        Err(error) => return Err(error.into()),
+    }
+    let entry = AuditEntry::new("person.answered")
+        .with_agent(answered.person)
+        .with_principal(by)
+        .with_outcome(state.as_str())
+        .with_detail("request", id);
+    audit.enqueue(entry).await;
+    Ok(())
+}
+
+/// Returns the failure of an error of the store.
+pub(crate) fn unavailable(error: KvError) -> Failure {
+    log::error!(%error, "questions to people can't be read or written");
+    Failure::unavailable("the node can't read or write questions to people: try again later")
+}
+
+/// Returns the time in seconds since the Unix epoch.
+pub(crate) fn unix_s(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// Returns the key that an id begins with; `None` if it can't be an id.
+fn key_of(id: &str) -> Option<&str> {
+    let (key, _) = id.split_once('-')?;
+    let is_key = key.len() == KEY_CHARS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_key.then_some(key)
+}
+
+fn to_record(entry: &KvEntry) -> Option<StoredRequest> {
+    serde_json::from_str(entry.body.to_raw().get()).ok()
+}
+
+/// Returns an object as a value; `None` if it is nested too deeply.
+fn to_value(object: &RawObject) -> Option<Value> {
+    serde_json::from_str(object.to_raw().get()).ok()
+}
+
+/// Returns whether a principal is the operator, who may answer for everybody.
+fn is_operator(principal: &Principal) -> bool {
+    principal.kind == PrincipalKind::LocalOperator
+}

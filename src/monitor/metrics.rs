@@ -1,0 +1,409 @@
+//! Metrics of a node in the format of Prometheus.
+//!
+//! Counters and histograms grow with the events. Gauges about agents are read when they are scraped. Labels are bounded
+//! twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most [`SERIES_MAX`] combinations of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use callboard_message::FailureKind;
+use callboard_runtime::{
+    AgentSnapshot, ExchangeEnd, ExchangeKind, NodeEvent, PolicyRefusal, QuestionEnd, visible,
+};
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::names::{self, label, metric};
+
+/// Maximum number of values of a label. Further ones are counted as [`names::OTHER`].
+pub(crate) const LABEL_VALUES_MAX: usize = 200;
+/// Maximum number of combinations of label values in a metric. Further ones are counted with [`names::OTHER`] in each
+/// label.
+const SERIES_MAX: usize = 2_000;
+/// Maximum length of a label value, in bytes. Longer ones are counted as [`names::OTHER`].
+const LABEL_BYTES_MAX: usize = 256;
+/// Bounds of buckets below those of the conventions, in seconds, for calls that stay in the process.
+const SHORT_DURATION_BOUNDS_S: [f64; 3] = [0.001, 0.002, 0.005];
+/// [`AgentEvent::event`](callboard_runtime::AgentEvent) of a restart.
+const AGENT_RESTARTED: &str = "restarted";
+
+type Label = (&'static str, Arc<str>);
+type LabelSet = Vec<Label>;
+
+/// Values of labels that have been seen, by the name of the label.
+#[derive(Default)]
+struct LabelValues {
+    by_label: HashMap<&'static str, HashMap<Box<str>, Arc<str>>>,
+}
+
+impl LabelValues {
+    /// Returns a label with the value `text`, or [`names::OTHER`] if the label has too many values.
+    fn label(&mut self, name: &'static str, text: &str) -> Label {
+        let known = self.by_label.entry(name).or_default();
+        if let Some(value) = known.get(text) {
+            return (name, value.clone());
+        }
+        if known.len() >= LABEL_VALUES_MAX || text.len() > LABEL_BYTES_MAX {
+            return (name, names::OTHER.into());
+        }
+        let value: Arc<str> = visible(text).into();
+        known.insert(text.into(), value.clone());
+        (name, value)
+    }
+
+    /// Returns a label with the value `text` if it has been seen, else [`names::OTHER`].
+    fn seen_label(&self, name: &'static str, text: &str) -> Label {
+        let known = self.by_label.get(name).and_then(|known| known.get(text));
+        (name, known.cloned().unwrap_or_else(|| names::OTHER.into()))
+    }
+}
+
+/// A metric with its combinations of label values.
+struct Series<M> {
+    family: Family<LabelSet, M>,
+    seen: HashSet<LabelSet>,
+}
+
+impl<M: Clone> Series<M> {
+    fn new(metric: fn() -> M) -> Self {
+        Self {
+            family: Family::new_with_constructor(metric),
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Returns the metric with these labels, or the one for combinations beyond [`SERIES_MAX`].
+    fn with(&mut self, mut labels: LabelSet) -> M {
+        if !self.seen.contains(&labels) {
+            if self.seen.len() < SERIES_MAX {
+                self.seen.insert(labels.clone());
+            } else {
+                for (_, value) in &mut labels {
+                    *value = names::OTHER.into();
+                }
+            }
+        }
+        self.family.get_or_create_owned(&labels)
+    }
+}
+
+fn duration_histogram() -> Histogram {
+    let bounds = SHORT_DURATION_BOUNDS_S.into_iter();
+    Histogram::new(bounds.chain(names::DURATION_BOUNDS_S))
+}
+
+/// Counters and histograms of a node's events.
+pub(super) struct NodeMetrics {
+    labels: LabelValues,
+    mcp_server: Series<Histogram>,
+    mcp_client: Series<Histogram>,
+    a2a_server: Series<Histogram>,
+    a2a_client: Series<Histogram>,
+    exchanges: Series<Histogram>,
+    restarts: Series<Counter>,
+    guard_decisions: Series<Counter>,
+    policy_refusals: Series<Counter>,
+    tasks: Series<Counter>,
+    mail_accepted: Counter,
+}
+
+impl NodeMetrics {
+    /// Creates metrics and the registry that shows them.
+    pub fn new() -> (Self, Registry) {
+        let metrics = Self {
+            labels: LabelValues::default(),
+            mcp_server: Series::new(duration_histogram),
+            mcp_client: Series::new(duration_histogram),
+            a2a_server: Series::new(duration_histogram),
+            a2a_client: Series::new(duration_histogram),
+            exchanges: Series::new(duration_histogram),
+            restarts: Series::new(Counter::default),
+            guard_decisions: Series::new(Counter::default),
+            policy_refusals: Series::new(Counter::default),
+            tasks: Series::new(Counter::default),
+            mail_accepted: Counter::default(),
+        };
+        let registry = metrics.registry();
+        (metrics, registry)
+    }
+
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        let mut duration = |name: &str, help: &str, series: &Series<Histogram>| {
+            registry.register_with_unit(name, help, Unit::Seconds, series.family.clone());
+        };
+        duration(
+            metric::MCP_SERVER_DURATION,
+            "Duration of requests from MCP clients",
+            &self.mcp_server,
+        );
+        duration(
+            metric::MCP_CLIENT_DURATION,
+            "Duration of requests to MCP servers, and of questions to MCP clients",
+            &self.mcp_client,
+        );
+        duration(
+            metric::A2A_SERVER_DURATION,
+            "Duration of requests from A2A clients",
+            &self.a2a_server,
+        );
+        duration(
+            metric::A2A_CLIENT_DURATION,
+            "Duration of requests to A2A agents",
+            &self.a2a_client,
+        );
+        duration(
+            metric::EXCHANGE_DURATION,
+            "Duration of messages between agents of the node, and of other protocols",
+            &self.exchanges,
+        );
+        let mut counter = |name: &str, help: &str, series: &Series<Counter>| {
+            registry.register(name, help, series.family.clone());
+        };
+        counter(metric::RESTARTS, "Restarts of agents", &self.restarts);
+        counter(
+            metric::GUARD_DECISIONS,
+            "Messages that a guard or verifier blocked, by the first rule",
+            &self.guard_decisions,
+        );
+        counter(
+            metric::POLICY_REFUSALS,
+            "Messages that a policy rejected",
+            &self.policy_refusals,
+        );
+        counter(
+            metric::TASKS,
+            "Changes of the state of stored tasks, by the new state",
+            &self.tasks,
+        );
+        let help = "Mail messages that were accepted";
+        registry.register(metric::MAIL_ACCEPTED, help, self.mail_accepted.clone());
+        registry
+    }
+
+    /// Counts an event.
+    pub fn record(&mut self, event: &NodeEvent) {
+        match event {
+            NodeEvent::ExchangeEnded(end) => self.record_exchange(end),
+            NodeEvent::QuestionEnded(end) => self.record_question(end),
+            NodeEvent::Refused { refusal, .. } => self.record_refusal(refusal),
+            NodeEvent::Agent { event, .. } if &*event.event == AGENT_RESTARTED => {
+                let agent = match &*event.name {
+                    "" => event.kind,
+                    name => name,
+                };
+                let labels = vec![self.labels.label(label::AGENT, agent)];
+                self.restarts.with(labels).inc();
+            }
+            NodeEvent::Task { change, .. } => {
+                let labels = vec![self.labels.label(label::STATE, change.state.as_str())];
+                self.tasks.with(labels).inc();
+            }
+            NodeEvent::Mail { .. } => {
+                self.mail_accepted.inc();
+            }
+            _ => {}
+        }
+    }
+
+    fn record_exchange(&mut self, end: &ExchangeEnd) {
+        let exchange = &end.exchange;
+        let error = names::error_type(end.failure, end.is_tool_error);
+        let is_tool = exchange.tool.is_some();
+        let method = names::method(&exchange.origin, &exchange.message, is_tool);
+        let mut labels = vec![
+            self.labels.label(label::AGENT, &exchange.agent),
+            self.labels
+                .label(label::ERROR_TYPE, error.unwrap_or_default()),
+        ];
+        let series = match (exchange.origin.protocol, exchange.kind) {
+            (names::PROTOCOL_MCP, ExchangeKind::Inbound) => &mut self.mcp_server,
+            (names::PROTOCOL_MCP, ExchangeKind::Outbound) => &mut self.mcp_client,
+            (names::PROTOCOL_A2A, ExchangeKind::Inbound) => &mut self.a2a_server,
+            (names::PROTOCOL_A2A, ExchangeKind::Outbound) => &mut self.a2a_client,
+            _ => &mut self.exchanges,
+        };
+        match (exchange.origin.protocol, exchange.kind) {
+            (protocol, ExchangeKind::Local) => {
+                labels.push(self.labels.label(label::PROTOCOL, protocol));
+                labels.push(self.labels.label(label::DIRECTION, "local"));
+            }
+            (names::PROTOCOL_MCP, _) => {
+                labels.push(self.labels.label(label::MCP_METHOD, method));
+                // A caller may name any tool: only one that has answered is known to exist.
+                labels.push(match exchange.tool.as_deref() {
+                    Some(tool) if error.is_none() => self.labels.label(label::TOOL, tool),
+                    Some(tool) => self.labels.seen_label(label::TOOL, tool),
+                    None => self.labels.label(label::TOOL, ""),
+                });
+            }
+            (names::PROTOCOL_A2A, _) => {
+                labels.push(self.labels.label(label::A2A_METHOD, method));
+            }
+            (protocol, kind) => {
+                let direction = match kind {
+                    ExchangeKind::Inbound => "inbound",
+                    _ => "outbound",
+                };
+                labels.push(self.labels.label(label::PROTOCOL, protocol));
+                labels.push(self.labels.label(label::DIRECTION, direction));
+            }
+        }
+        series.with(labels).observe(end.duration.as_secs_f64());
+    }
+
+    /// Records a question to an MCP client as a request. Those over other protocols are part of a reply.
+    fn record_question(&mut self, end: &QuestionEnd) {
+        let question = &end.question;
+        if question.origin.protocol != names::PROTOCOL_MCP {
+            return;
+        }
+        let method = names::question_method(&question.kind);
+        let error = end.failure.map(names::failure_name).unwrap_or_default();
+        let labels = vec![
+            self.labels.label(label::AGENT, &question.agent),
+            self.labels.label(label::ERROR_TYPE, error),
+            self.labels.label(label::MCP_METHOD, method),
+            self.labels.label(label::TOOL, ""),
+        ];
+        let duration = end.duration.as_secs_f64();
+        self.mcp_client.with(labels).observe(duration);
+    }
+
+    fn record_refusal(&mut self, refusal: &PolicyRefusal) {
+        let direction = match refusal.direction {
+            ExchangeKind::Inbound => "inbound",
+            _ => "outbound",
+        };
+        let kind = names::failure_name(refusal.kind);
+        let labels = vec![
+            self.labels.label(label::AGENT, &refusal.agent),
+            self.labels.label(label::ERROR_TYPE, kind),
+            self.labels.label(label::DIRECTION, direction),
+        ];
+        self.policy_refusals.with(labels).inc();
+        if refusal.kind == FailureKind::Blocked {
+            let rule = refusal.rules.first().map_or("", String::as_str);
+            let labels = vec![
+                self.labels.label(label::DECISION, kind),
+                self.labels.label(label::RULE, rule),
+            ];
+            self.guard_decisions.with(labels).inc();
+        }
+    }
+}
+
+/// State of a node at the time of a scrape.
+pub(super) struct Scrape<'a> {
+    /// Agents in the order in which they get values of labels.
+    pub agents: &'a [AgentSnapshot],
+    /// Kinds in the topology by the agent's name.
+    pub kinds: &'a HashMap<String, String>,
+    /// Upstreams that were connected or lost, and whether they are connected.
+    pub upstreams: &'a [(String, bool)],
+    /// Questions that wait for an answer.
+    pub questions: usize,
+    /// Messages that were accepted and lost since the start.
+    pub dead_letters: u64,
+    /// Events that were dropped since the start.
+    pub events_dropped: u64,
+    /// Start of the node.
+    pub started_at: SystemTime,
+}
+
+/// Returns all metrics as text, with those of `scrape`.
+pub(super) fn metrics_text(registry: &Registry, scrape: &Scrape<'_>) -> String {
+    let mut written = String::new();
+    // Writing to a string doesn't fail.
+    let _ = text::encode_registry(&mut written, registry);
+    let _ = text::encode(&mut written, &scraped_registry(scrape));
+    written
+}
+
+fn scraped_registry(scrape: &Scrape<'_>) -> Registry {
+    let mut registry = Registry::default();
+    let mut values = LabelValues::default();
+    let (depth, capacity) = (Gauges::default(), Gauges::default());
+    for agent in scrape.agents {
+        let name = agent.name.as_deref().unwrap_or_default();
+        let kind = scrape.kinds.get(name).map_or(agent.kind, String::as_str);
+        let labels = vec![
+            values.label(label::AGENT, name),
+            values.label(label::AGENT_KIND, kind),
+        ];
+        depth
+            .get_or_create(&labels)
+            .inc_by(agent.mailbox_depth.into());
+        capacity
+            .get_or_create(&labels)
+            .inc_by(agent.mailbox_capacity.into());
+    }
+    let up = Gauges::default();
+    for (name, is_up) in scrape.upstreams {
+        let labels = vec![values.label(label::UPSTREAM, name)];
+        up.get_or_create(&labels).inc_by((*is_up).into());
+    }
+    let mut gauges = |name: &str, help: &str, gauges: Gauges| registry.register(name, help, gauges);
+    gauges(
+        metric::MAILBOX_DEPTH,
+        "Messages in mailboxes, by agent; of agents without a name together by kind",
+        depth,
+    );
+    gauges(
+        metric::MAILBOX_CAPACITY,
+        "Capacity of mailboxes, by agent; of agents without a name together by kind",
+        capacity,
+    );
+    gauges(metric::UPSTREAM_UP, "Whether an upstream is connected", up);
+    let mut counter = |name: &str, help: &str, count| {
+        registry.register(name, help, ConstCounter::<u64>::new(count));
+    };
+    let lost = "Messages that were accepted and lost";
+    counter(metric::DEAD_LETTERS, lost, scrape.dead_letters);
+    let dropped = "Events that were dropped because the stream was full";
+    counter(metric::EVENTS_DROPPED, dropped, scrape.events_dropped);
+    let help = "Questions that wait for an answer";
+    let questions = i64::try_from(scrape.questions).unwrap_or(i64::MAX);
+    registry.register(
+        metric::QUESTIONS_WAITING,
+        help,
+        ConstGauge::<i64>::new(questions),
+    );
+    register_process(&mut registry, scrape.started_at);
+    registry
+}
+
+type Gauges = Family<LabelSet, Gauge>;
+
+fn register_process(registry: &mut Registry, started_at: SystemTime) {
+    let started = started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    registry.register_with_unit(
+        metric::PROCESS_START_TIME,
+        "Start of the node, as time since the Unix epoch",
+        Unit::Seconds,
+        ConstGauge::<f64>::new(started.as_secs_f64()),
+    );
+    if let Some(bytes) = resident_memory_bytes() {
+        registry.register_with_unit(
+            metric::PROCESS_RESIDENT_MEMORY,
+            "Memory of the process that is in RAM",
+            Unit::Bytes,
+            ConstGauge::<u64>::new(bytes),
+        );
+    }
+}
+
+/// Returns the resident memory of this process, in bytes; `None` where the system has no `/proc`.
+fn resident_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
