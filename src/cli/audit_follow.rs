@@ -1,7 +1,8 @@
 //! `callboard audit follow`: a continuous export of the audit, for log shippers.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Read, Write, stdout};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -20,8 +21,10 @@ use super::{CommandError, CommandResult, EXIT_ANSWERED, output};
 const AUDIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a cursor file, in bytes.
 const CURSOR_BYTES_MAX: u64 = 1024 * 1024;
-/// Version of the form of cursor files.
-const CURSOR_VERSION: u32 = 1;
+/// Version of the form of cursor files. Version 1 has no hashes, and is read without checking them.
+const CURSOR_VERSION: u32 = 2;
+/// End of the name of the file that is locked by the run that uses a cursor.
+const LOCK_SUFFIX: &str = ".lock";
 
 /// Options of `callboard audit follow`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +32,7 @@ pub(super) struct FollowArguments {
     #[command(flatten)]
     store: StoreArguments,
     /// File that keeps the position after the last printed entry. The next run continues there, so
-    /// that each entry is printed at least once.
+    /// that each entry is printed at least once. One run at a time uses a cursor: it locks FILE.lock.
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
     /// Begin with the oldest entry, if the cursor file doesn't exist yet. The default is to print
@@ -40,7 +43,8 @@ pub(super) struct FollowArguments {
     /// exist yet.
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     since: Option<Duration>,
-    /// Print calls too: one JSON object for each.
+    /// Print calls too: one JSON object for each. A run without it passes the calls of its time, so
+    /// that a later one with it doesn't print them.
     #[arg(long)]
     calls: bool,
     /// Print the entries that there are, and end.
@@ -50,6 +54,8 @@ pub(super) struct FollowArguments {
 
 /// Runs `callboard audit follow`.
 pub(super) async fn run(arguments: FollowArguments) -> CommandResult {
+    // Held until the run has ended.
+    let _lock = arguments.cursor.as_deref().map(lock_cursor).transpose()?;
     let saved = match &arguments.cursor {
         Some(file) => read_cursor(file)?,
         None => None,
@@ -140,6 +146,30 @@ struct CursorContent {
     chains: AuditCursor,
 }
 
+/// Locks a cursor for as long as the returned file is open.
+fn lock_cursor(file: &Path) -> Result<File, CommandError> {
+    let mut lock = file.as_os_str().to_owned();
+    lock.push(LOCK_SUFFIX);
+    let lock = PathBuf::from(lock);
+    let failed = |error: io::Error| {
+        CommandError::failed(format_args!("failed to write {}: {error}", lock.display()))
+    };
+    let opened = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(&lock)
+        .map_err(failed)?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::WouldBlock) => Err(CommandError::file(
+            file,
+            "another run of `callboard audit follow` uses this cursor: end it, or name another file",
+        )),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
 /// Reads a cursor file; `None` if it doesn't exist.
 fn read_cursor(file: &Path) -> Result<Option<AuditCursor>, CommandError> {
     let mut text = Vec::new();
@@ -156,7 +186,7 @@ fn read_cursor(file: &Path) -> Result<Option<AuditCursor>, CommandError> {
     }
     match serde_json::from_slice(&text) {
         Ok(CursorContent {
-            version: CURSOR_VERSION,
+            version: 1..=CURSOR_VERSION,
             chains,
         }) => Ok(Some(chains)),
         _ => Err(CommandError::file(
@@ -173,15 +203,23 @@ fn write_cursor(file: &Path, cursor: &AuditCursor) -> io::Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let content = json!({ "version": CURSOR_VERSION, "chains": cursor });
+    let content = format!("{content}\n");
+    if content.len() as u64 > CURSOR_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it would have {} bytes, {CURSOR_BYTES_MAX} are allowed: the store has too many audit chains",
+            content.len()
+        )));
+    }
     let mut part = NamedTempFile::new_in(folder)?;
-    part.write_all(format!("{content}\n").as_bytes())?;
+    part.write_all(content.as_bytes())?;
     part.as_file().sync_all()?;
     part.persist(file)?;
     Ok(())
 }
 
 /// Prints entries, and each call of an entry with lines about calls. Returns the number of calls
-/// that have no readable line. All is written when it returns.
+/// that have no readable line. All is written when it returns, and on the disk if standard output is
+/// a file.
 fn print_entries(entries: &[AuditLine]) -> io::Result<u64> {
     let mut out = BufWriter::new(stdout().lock());
     let mut lost = 0;
@@ -197,7 +235,29 @@ fn print_entries(entries: &[AuditLine]) -> io::Result<u64> {
         }
     }
     out.flush()?;
+    sync_stdout()?;
     Ok(lost)
+}
+
+/// Waits until standard output is on the disk, if it is a file: a cursor must not be ahead of it after
+/// a power failure.
+fn sync_stdout() -> io::Result<()> {
+    let file = File::from(stdout().as_fd().try_clone_to_owned()?);
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    match file.sync_data() {
+        // Files that can't be synced, such as some of virtual file systems.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
 }
 
 /// Writes an object as a line that is harmless to a terminal.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 
 use crate::kit::gateway::{MCP, NODE, Session, end, said, script, serve};
-use crate::kit::{Finished, Home, soon};
+use crate::kit::{Finished, Home, ended, soon};
 
 fn topology(home: &Home) -> String {
     home.write("n.toml", &format!("{NODE}{}{MCP}", script(home, "a", "a")))
@@ -186,8 +186,10 @@ async fn cursors_that_cannot_be() {
     for text in [
         "",
         "5",
-        r#"{"version":2,"chains":{}}"#,
+        r#"{"version":0,"chains":{}}"#,
+        r#"{"version":3,"chains":{}}"#,
         r#"{"version":1,"chains":{"n":-1}}"#,
+        r#"{"version":2,"chains":{"n":{"number":1,"hash":"00"}}}"#,
         r#"{"version":1,"chains":{"n":1000}}"#,
     ] {
         home.write("cursor", text);
@@ -199,4 +201,70 @@ async fn cursors_that_cannot_be() {
     follow(&home, &["--cursor", "no/such/folder"])
         .await
         .with(4, "failed to write no/such/folder");
+}
+
+/// Goal: the position of another store isn't used, also if that one has more entries. Method: two stores with the same
+/// chain, and the cursor of the shorter one.
+#[tokio::test]
+async fn a_cursor_of_another_store() {
+    let home = Home::new();
+    for (name, runs) in [("one", 1), ("two", 3)] {
+        fs::create_dir(home.path(name)).unwrap();
+        for _ in 0..runs {
+            start_and_end(&home.path(name).join("n.sqlite"), "n").await;
+        }
+    }
+    let follow = async |name: &str, more: &[&str]| {
+        let url = format!("sqlite:{name}/n.sqlite");
+        let words = [
+            "audit", "follow", "--once", "--cursor", "cursor", "--store", &url,
+        ];
+        home.run(&[&words[..], more].concat()).await
+    };
+    follow("one", &["--from-start"]).await.quiet(0);
+    follow("two", &[])
+        .await
+        .with(2, "isn't the one that was read last")
+        .printing(2, "");
+    follow("one", &[]).await.quiet(0).printing(0, "");
+}
+
+/// Goal: two runs don't use one cursor at a time. Method: the lock of another run, held and released.
+#[tokio::test]
+async fn one_run_for_a_cursor() {
+    let home = Home::new();
+    topology(&home);
+    start_and_end(&home.path("n.journal.sqlite"), "n").await;
+    let lock = fs::File::create(home.path("cursor.lock")).unwrap();
+    lock.lock().unwrap();
+    let cursor = ["--from-start", "--cursor", "cursor"];
+    let refused = follow(&home, &cursor).await;
+    refused.with(2, "another run of").printing(2, "");
+    lock.unlock().unwrap();
+    let done = follow(&home, &cursor).await.quiet(0);
+    assert!(!objects(&done.out).is_empty(), "{done:?}");
+}
+
+/// Goal: a run whose standard output is a file writes all of it, and the next one continues. Method: two runs to a file.
+#[tokio::test]
+async fn output_to_a_file() {
+    let home = Home::new();
+    topology(&home);
+    let store = home.path("n.journal.sqlite");
+    start_and_end(&store, "n").await;
+    let mut lines = Vec::new();
+    for _ in 0..2 {
+        let words = ["audit", "follow", "--once", "--topology", "n.toml"];
+        let cursor = ["--from-start", "--cursor", "cursor"];
+        let out = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(home.path("audit.jsonl"))
+            .unwrap();
+        let mut command = home.callboard(&[&words[..], &cursor[..]].concat());
+        ended(command.stdout(out), None).await.quiet(0);
+        let printed = fs::read_to_string(home.path("audit.jsonl")).unwrap();
+        lines.push(printed.lines().count());
+    }
+    assert!(lines[0] > 0 && lines[0] == lines[1], "{lines:?}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use callboard_message::{
     Elicitation, Failure, Principal, PrincipalKind, RawObject, encode_hex, log,
 };
-use callboard_runtime::{AuditEntry, AuditLog, KvEntry, KvError, KvStore};
+use callboard_runtime::{AuditEntry, AuditLog, JournalError, KvEntry, KvError, KvStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -14,6 +14,9 @@ use wildmatch::WildMatch;
 /// Maximum number of questions of one requester that wait or whose answer is kept. For one more, the oldest
 /// answer that has been kept for a minute is removed; without one it is refused. Fixed.
 pub const PERSON_REQUESTS_PER_REQUESTER_MAX: usize = 100;
+/// Maximum number of questions to one person that wait or whose answer is kept. For one more, the oldest answer
+/// that has been kept for a minute is removed; without one it is refused. Fixed.
+pub const PERSON_REQUESTS_PER_PERSON_MAX: usize = 500;
 /// Maximum number of questions in a store that wait or whose answer is kept. For one more, the oldest answer
 /// that has been kept for a minute is removed; without one it is refused. Fixed.
 pub const PERSON_REQUESTS_MAX: usize = 1_000;
@@ -25,12 +28,18 @@ pub const PERSON_SCOPE_PREFIX: &str = "person:";
 pub const ANSWER_SCOPE: &str = "console.act";
 /// Space of the questions.
 pub(crate) const SPACE: &str = "person-requests";
+/// Space of the secret of the keys, which all nodes on the store share.
+const SECRET_SPACE: &str = "person-secret";
+/// Key of the secret, and of its member.
+const SECRET_KEY: &str = "secret";
 /// Number of entries that are read at once.
 const PAGE_ENTRIES: usize = 100;
 /// Number of characters of a key.
 const KEY_CHARS: usize = 32;
 /// Time for which an answer is kept in any case, so that calls that wait read it.
 const KEPT_TIME_MIN_S: u64 = 60;
+/// Time for which an expired question stays, so that none is removed that somebody is about to answer.
+const EXPIRED_TIME_S: u64 = 60;
 
 /// State of a question to a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,12 +130,26 @@ pub enum InboxError {
 
 /// Question that is to be put into an inbox.
 pub(crate) struct NewRequest<'a> {
+    /// Secret of the keys ([`secret`]).
+    pub(crate) secret: &'a str,
     pub(crate) person: &'a str,
     pub(crate) requester: &'a Principal,
-    pub(crate) reference: &'a str,
+    /// Reference that the requester has chosen.
+    pub(crate) named: Option<&'a str>,
     pub(crate) question: &'a str,
     pub(crate) schema: &'a RawObject,
     pub(crate) answer_time: Duration,
+}
+
+/// Returns whether a principal may answer questions to a person: it is the operator, or one of its scopes, which may be
+/// patterns, permits `person:ID` or [`ANSWER_SCOPE`]. Nobody may answer an own question in any case.
+pub fn may_answer(person: &str, principal: &Principal) -> bool {
+    let own = format!("{PERSON_SCOPE_PREFIX}{person}");
+    let permits = |scope: &String| {
+        let pattern = WildMatch::new(scope);
+        pattern.matches(&own) || pattern.matches(ANSWER_SCOPE)
+    };
+    is_operator(principal) || principal.scopes.iter().any(permits)
 }
 
 /// Question as it is stored.
@@ -157,23 +180,61 @@ pub(crate) struct StoredRequest {
     pub(crate) answered_s: u64,
 }
 
+/// Returns the secret of the keys, which is made at its first use.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn secret(store: &dyn KvStore) -> Result<String, KvError> {
+    loop {
+        if let Some(entry) = store.get(SECRET_SPACE, SECRET_KEY).await? {
+            return Ok(entry.body.text(SECRET_KEY).unwrap_or_default());
+        }
+        let new = encode_hex(&rand::random::<[u8; 32]>());
+        let body = RawObject::single(SECRET_KEY, &new);
+        match store.put(SECRET_SPACE, SECRET_KEY, body, Some(0)).await {
+            Ok(_) => return Ok(new),
+            // Another call or node was first.
+            Err(KvError::VersionConflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl NewRequest<'_> {
+    /// Returns the reference that the requester has chosen, or else one that is the same for each call with this
+    /// question and schema.
+    pub(crate) fn reference(&self) -> String {
+        let of_question = || {
+            let schema = to_value(self.schema).unwrap_or_default().to_string();
+            self.hash(&["reference", self.question, &schema])
+        };
+        self.named.map_or_else(of_question, str::to_owned)
+    }
+
     /// Returns the key of the question: the same for each call with the same reference by the same principal,
     /// for the same purpose, whose credential opens the same data.
     fn key(&self) -> String {
+        self.hash(&["key", &self.reference()])
+    }
+
+    /// Returns a keyed hash of texts about a question of this principal to this person, in hexadecimal: nobody who
+    /// reads it can try out what they are.
+    fn hash(&self, parts: &[&str]) -> String {
         let scopes = self.requester.data_scopes().join(" ");
-        let parts = [
+        let of_requester = [
             self.requester.kind.as_str(),
             &self.requester.id,
             self.requester.purpose.as_deref().unwrap_or_default(),
             &scopes,
             self.person,
-            self.reference,
         ];
-        let texts = parts.map(|part| format!("{}:{part}", part.len()));
-        let mut key = encode_hex(&Sha256::digest(texts.concat()));
-        key.truncate(KEY_CHARS);
-        key
+        let mut texts = format!("{}:", self.secret);
+        for part in of_requester.iter().chain(parts) {
+            texts += &format!("{}:{part}", part.len());
+        }
+        let mut hash = encode_hex(&Sha256::digest(texts));
+        hash.truncate(KEY_CHARS);
+        hash
     }
 
     fn to_stored(&self, key: &str) -> StoredRequest {
@@ -209,16 +270,6 @@ impl StoredRequest {
 
     fn is_expired(&self) -> bool {
         unix_s(SystemTime::now()) >= self.expires_s
-    }
-
-    /// Returns whether a principal may answer, if it isn't the requester. Its scopes may be patterns.
-    fn may_answer(&self, principal: &Principal) -> bool {
-        let own = format!("{PERSON_SCOPE_PREFIX}{}", self.person);
-        let permits = |scope: &String| {
-            let pattern = WildMatch::new(scope);
-            pattern.matches(&own) || pattern.matches(ANSWER_SCOPE)
-        };
-        is_operator(principal) || principal.scopes.iter().any(permits)
     }
 
     /// Returns whether a principal has asked: its id is the same, whatever the kind of its credential. The
@@ -276,6 +327,65 @@ impl From<StoredRequest> for InboxRequest {
     }
 }
 
+/// Limit of the questions that wait or whose answer is kept.
+#[derive(Debug, Clone, Copy)]
+enum RequestLimit {
+    Requester,
+    Person,
+    Store,
+}
+
+impl RequestLimit {
+    const ALL: [Self; 3] = [Self::Requester, Self::Person, Self::Store];
+
+    fn max(self) -> usize {
+        match self {
+            Self::Requester => PERSON_REQUESTS_PER_REQUESTER_MAX,
+            Self::Person => PERSON_REQUESTS_PER_PERSON_MAX,
+            Self::Store => PERSON_REQUESTS_MAX,
+        }
+    }
+
+    /// Returns whether another question counts with this one.
+    fn counts(self, request: &StoredRequest, other: &StoredRequest) -> bool {
+        match self {
+            Self::Requester => {
+                other.requester_kind == request.requester_kind
+                    && other.requester == request.requester
+            }
+            Self::Person => other.person == request.person,
+            Self::Store => true,
+        }
+    }
+
+    fn overloaded(self) -> Failure {
+        let whose = match self {
+            Self::Requester => "of your questions to people",
+            Self::Person => "questions to this person",
+            Self::Store => "questions to people",
+        };
+        Failure::overloaded(format!(
+            "{} {whose} wait or were answered just now: wait until some are answered or expire",
+            self.max()
+        ))
+    }
+}
+
+/// Question in the list of all.
+struct ListedRequest {
+    /// Time at which the question was put, or answered, by the store's clock.
+    written_at: SystemTime,
+    request: StoredRequest,
+}
+
+impl ListedRequest {
+    /// Returns the rank by which questions have room: answers first, and then as they were asked.
+    fn rank(&self) -> (bool, SystemTime, &str) {
+        let is_waiting = self.request.state == InboxState::Waiting;
+        (is_waiting, self.written_at, &self.request.id)
+    }
+}
+
 /// Returns the question with the key of a new one, and whether it was created by this call.
 ///
 /// # Errors
@@ -296,43 +406,67 @@ pub(crate) async fn open(
                 )),
             };
         }
-        make_room(store, new.requester).await?;
         let request = new.to_stored(&key);
+        make_room(store, &request).await?;
         match request.write(store, version).await {
-            Ok(()) => return Ok((request, true)),
+            Ok(()) => {
+                check_rank(store, &request).await?;
+                return Ok((request, true));
+            }
             // Another call with the reference was first, or the expired question has been removed.
             Err(KvError::VersionConflict { .. }) => {}
+            // Questions that have just expired fill the space.
+            Err(KvError::Journal(JournalError::Full { .. })) => {
+                return Err(RequestLimit::Store.overloaded());
+            }
             Err(error) => return Err(unavailable(error)),
         }
     }
 }
 
-/// Checks that there is room for one more question of a principal. Removes an old answer if that makes room.
+/// Checks that there is room for one more question. Removes an old answer if that makes room.
 ///
 /// # Errors
 /// `Overloaded` if there is no room; `Unavailable` if the store fails.
-async fn make_room(store: &dyn KvStore, requester: &Principal) -> Result<(), Failure> {
+async fn make_room(store: &dyn KvStore, request: &StoredRequest) -> Result<(), Failure> {
+    let mut all = list(store).await.map_err(unavailable)?;
+    for limit in RequestLimit::ALL {
+        let counted = all
+            .iter()
+            .map(|listed| &listed.request)
+            .filter(|other| limit.counts(request, other));
+        if counted.clone().count() < limit.max() {
+            continue;
+        }
+        let Some(old) = oldest_answer(counted).map(|old| old.id.clone()) else {
+            return Err(limit.overloaded());
+        };
+        remove(store, &old).await.map_err(unavailable)?;
+        all.retain(|listed| listed.request.id != old);
+    }
+    Ok(())
+}
+
+/// Checks the limits again after a question was written: calls at the same time have written others. Removes the
+/// question if others that were there before need all of the room.
+///
+/// # Errors
+/// `Overloaded` if it was removed; `Unavailable` if the store fails.
+async fn check_rank(store: &dyn KvStore, request: &StoredRequest) -> Result<(), Failure> {
     let all = list(store).await.map_err(unavailable)?;
-    let is_own = |request: &&StoredRequest| {
-        request.requester_kind == requester.kind && request.requester == requester.id
-    };
-    let own = all.iter().filter(is_own).count();
-    let removable: Option<&StoredRequest> = if own >= PERSON_REQUESTS_PER_REQUESTER_MAX {
-        oldest_answer(all.iter().filter(is_own))
-    } else if all.len() >= PERSON_REQUESTS_MAX {
-        oldest_answer(all.iter())
-    } else {
+    let Some(own) = all.iter().find(|listed| listed.request.id == request.id) else {
         return Ok(());
     };
-    match removable {
-        Some(old) => remove(store, &old.id).await.map_err(unavailable),
-        None if own >= PERSON_REQUESTS_PER_REQUESTER_MAX => Err(Failure::overloaded(format!(
-            "{PERSON_REQUESTS_PER_REQUESTER_MAX} of your questions to people wait or were answered just now: wait until some are answered or expire"
-        ))),
-        None => Err(Failure::overloaded(format!(
-            "{PERSON_REQUESTS_MAX} questions to people wait or were answered just now: wait until some are answered or expire"
-        ))),
+    for limit in RequestLimit::ALL {
+        let counted = all
+            .iter()
+            .filter(|listed| limit.counts(request, &listed.request));
+        if counted.filter(|listed| listed.rank() < own.rank()).count() >= limit.max() {
+            remove(store, &request.id).await.map_err(unavailable)?;
+            return Err(limit.overloaded());
+        }
     }
+    Ok(())
 }
 
 /// Returns the answered question that may be removed first.
@@ -373,32 +507,61 @@ pub(crate) async fn remove(store: &dyn KvStore, id: &str) -> Result<(), KvError>
     Ok(())
 }
 
-/// Returns all questions that haven't expired, and removes the others.
-async fn list(store: &dyn KvStore) -> Result<Vec<StoredRequest>, KvError> {
-    let mut found: Vec<StoredRequest> = Vec::new();
-    let mut after: Option<String> = None;
+/// Returns all questions that haven't expired. Removes those that have been expired for a minute.
+async fn list(store: &dyn KvStore) -> Result<Vec<ListedRequest>, KvError> {
+    let entries = list_entries(store).await?;
+    remove_old(store, &entries).await?;
+    let current = entries.iter().filter_map(|entry| {
+        let request = to_record(entry).filter(|request| !request.is_expired())?;
+        Some(ListedRequest {
+            written_at: entry.at,
+            request,
+        })
+    });
+    Ok(current.collect())
+}
+
+async fn list_entries(store: &dyn KvStore) -> Result<Vec<KvEntry>, KvError> {
+    let mut entries: Vec<KvEntry> = Vec::new();
     loop {
+        let after = entries.last().map(|entry| entry.key.clone());
         let page = store.list(SPACE, after.as_deref(), PAGE_ENTRIES).await?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some(last.key.clone());
-        found.extend(page.iter().filter_map(to_record));
+        if page.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(page);
     }
-    let (expired, current): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(StoredRequest::is_expired);
-    for old in expired {
-        // It may have been answered since it was read, which prolongs it.
-        let (known, _) = read(store, old.key()).await?;
-        if known.is_some_and(|known| known.is_expired()) {
-            store.remove(SPACE, old.key()).await?;
+}
+
+/// Removes questions and answers that have been expired for a minute. Returns their number.
+///
+/// # Errors
+/// Those of the store.
+pub async fn remove_expired(store: &dyn KvStore) -> Result<usize, KvError> {
+    let entries = list_entries(store).await?;
+    remove_old(store, &entries).await
+}
+
+/// Removes those entries that have been expired for a minute. Returns their number.
+async fn remove_old(store: &dyn KvStore, entries: &[KvEntry]) -> Result<usize, KvError> {
+    let before = unix_s(SystemTime::now()).saturating_sub(EXPIRED_TIME_S);
+    let is_old = |entry: &KvEntry| {
+        let request = to_record(entry);
+        request.is_some_and(|request| request.expires_s < before)
+    };
+    let mut removed = 0;
+    for entry in entries.iter().filter(|entry| is_old(entry)) {
+        // It may have been asked again since it was read.
+        let now = store.get(SPACE, &entry.key).await?;
+        if now.is_some_and(|now| is_old(&now)) {
+            removed += usize::from(store.remove(SPACE, &entry.key).await?);
         }
     }
-    Ok(current)
+    Ok(removed)
 }
 
 /// Returns the questions that wait for a person, or with `None` for all people, the oldest first. Removes what
-/// has expired.
+/// has been expired for a minute.
 ///
 /// The caller decides who may read them.
 ///
@@ -408,7 +571,8 @@ pub async fn inbox(
     store: &dyn KvStore,
     person: Option<&str>,
 ) -> Result<Vec<InboxRequest>, KvError> {
-    let mut waiting = list(store).await?;
+    let listed = list(store).await?;
+    let mut waiting: Vec<_> = listed.into_iter().map(|listed| listed.request).collect();
     waiting.retain(|request| {
         request.state == InboxState::Waiting && person.is_none_or(|person| request.person == person)
     });
@@ -417,7 +581,7 @@ pub async fn inbox(
 }
 
 /// Answers a question for its person. The answer is kept for as much time as the question had, for calls that
-/// wait for it or are repeated.
+/// wait for it or are repeated, unless newer questions need the room.
 ///
 /// # Errors
 /// [`InboxError`].
@@ -430,8 +594,9 @@ pub async fn answer_inbox(
 ) -> Result<(), InboxError> {
     let key = key_of(id).ok_or(InboxError::Unknown)?;
     let (known, version) = read(store, key).await?;
-    let is_open =
-        |known: &StoredRequest| known.id == id && !known.is_expired() && known.may_answer(by);
+    let is_open = |known: &StoredRequest| {
+        known.id == id && !known.is_expired() && may_answer(&known.person, by)
+    };
     let known = known.filter(is_open).ok_or(InboxError::Unknown)?;
     if known.is_requester(by) {
         return Err(InboxError::Own);

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_macros::Message;
-use callboard_message::{ElicitationAction, Failure, Progress, RawObject, encode_hex, log};
+use callboard_message::{ElicitationAction, Failure, Progress, RawObject, log};
 use callboard_runtime::{
     Agent, AgentProfile, AuditEntry, ConcurrentHandler, Context, Handlers, KvStore,
-    PRINCIPAL_SHARE_PERCENT_DEFAULT,
+    PRINCIPAL_SHARE_PERCENT_DEFAULT, PrincipalShares, SharePermit,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,8 +26,8 @@ use tokio::time::Instant;
 pub use form::PERSON_SCHEMA_BYTES_MAX;
 pub use inbox::{
     ANSWER_SCOPE, InboxAnswer, InboxError, InboxRequest, InboxState, PERSON_ANSWER_BYTES_MAX,
-    PERSON_REQUESTS_MAX, PERSON_REQUESTS_PER_REQUESTER_MAX, PERSON_SCOPE_PREFIX, answer_inbox,
-    inbox,
+    PERSON_REQUESTS_MAX, PERSON_REQUESTS_PER_PERSON_MAX, PERSON_REQUESTS_PER_REQUESTER_MAX,
+    PERSON_SCOPE_PREFIX, answer_inbox, inbox, may_answer, remove_expired,
 };
 
 use inbox::{NewRequest, StoredRequest};
@@ -42,19 +42,29 @@ pub const PERSON_LABEL_CHARS_MAX: usize = 64;
 pub const PERSON_QUESTION_BYTES_MAX: usize = 4 * 1024;
 /// Maximum length of a reference, in bytes. Fixed.
 pub const PERSON_REFERENCE_BYTES_MAX: usize = 128;
-/// Maximum number of calls that wait at one person. Further ones wait in the mailbox. Fixed.
-const PERSON_WAITS_MAX: u32 = 1_000;
-/// Interval at which a waiting call reads whether somebody has answered, which may happen in another process.
+/// Maximum number of calls that wait at one person. Of these, one principal has at most three quarters, and a quarter in
+/// any case; further ones are refused. Fixed.
+const PERSON_WAITS_MAX: usize = 1_000;
+/// Maximum number of calls that the agent handles at once: those that wait, and others that are refused. Fixed.
+const PERSON_HANDLERS_MAX: u32 = 2_000;
+/// Interval at which a waiting call first reads whether somebody has answered, which may happen in another process.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of reading after [`FAST_POLL_TIME`].
+const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Time for which a call reads every [`POLL_INTERVAL`].
+const FAST_POLL_TIME: Duration = Duration::from_secs(30);
+/// Interval at which expired questions are removed, also at the start.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Time before a call's deadline at which it ends, so that its caller hears of the reference.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(500);
 /// Progress at the one report of a call that waits.
 const WAIT_PROGRESS: f64 = 1e-6;
 
 /// Asks a person a question and waits for the answer. The person may decline. If the call ends before the
-/// person has answered, repeat it with the same reference and question: it gets the same answer.
+/// person has answered, repeat it with the same question: it gets the same answer. To ask the same question anew, choose a
+/// new reference.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema, derive_more::Debug)]
-#[message(name = "ask", reply = PersonAnswer, fallible, title = "Ask a person", destructive = false, open_world = false, task = "optional")]
+#[message(name = "ask", reply = PersonAnswer, fallible, title = "Ask a person", idempotent, destructive = false, open_world = false, task = "optional")]
 #[serde(deny_unknown_fields)]
 pub struct AskPerson {
     /// Question as the person reads it, of at most 4 KiB.
@@ -66,7 +76,8 @@ pub struct AskPerson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[debug(skip)]
     pub schema: Option<RawObject>,
-    /// Name of the question, chosen by you, of at most 128 bytes. Your calls with the same reference get one answer.
+    /// Name of the question, chosen by you, of at most 128 bytes. Your calls with the same reference get one answer; without
+    /// it, those with the same question and schema do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -142,10 +153,18 @@ impl PersonOptions {
 
 /// Agent that stands for a person. Each question waits in the store of the system, past the end of its
 /// call and of the process.
-#[derive(Debug, Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct PersonAgent {
     options: Arc<PersonOptions>,
+    /// Places of calls that wait.
+    #[debug(skip)]
+    waits: Arc<PrincipalShares>,
 }
+
+/// Removes expired questions.
+#[derive(Debug, Message)]
+#[message(name = "callboard.person.clean", local)]
+struct RemoveExpired;
 
 impl PersonAgent {
     /// Creates the agent of a person.
@@ -156,13 +175,30 @@ impl PersonAgent {
         options.validate()?;
         Ok(Self {
             options: Arc::new(options),
+            waits: PrincipalShares::new(PERSON_WAITS_MAX, PRINCIPAL_SHARE_PERCENT_DEFAULT),
+        })
+    }
+
+    /// Returns a place for a call that waits.
+    ///
+    /// # Errors
+    /// `Overloaded` if there is none for its principal.
+    fn take_place(&self, cx: &Context) -> Result<SharePermit, Failure> {
+        let place = self.waits.try_acquire(cx.principal());
+        place.map_err(|_| {
+            Failure::overloaded(format!(
+                "of {PERSON_WAITS_MAX} calls that may wait for {}, {} of one requester, too many do: end one, or ask again later",
+                self.options.name(),
+                self.waits.rule().alone_max()
+            ))
         })
     }
 }
 
 impl Agent for PersonAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<AskPerson>(PERSON_WAITS_MAX);
+        on.concurrent::<AskPerson>(PERSON_HANDLERS_MAX);
+        on.concurrent::<RemoveExpired>(1);
     }
 
     /// Returns the agent's profile: a principal whose questions wait leaves room for others.
@@ -170,6 +206,26 @@ impl Agent for PersonAgent {
         AgentProfile::default()
             .principal_share(PRINCIPAL_SHARE_PERCENT_DEFAULT)
             .cancel_safe()
+    }
+
+    fn started(&mut self, cx: &mut Context) {
+        // An hour later it is tried again.
+        let _ = cx.me().try_tell(RemoveExpired);
+        cx.tell_every(CLEANUP_INTERVAL, || RemoveExpired);
+    }
+}
+
+impl ConcurrentHandler<RemoveExpired> for PersonAgent {
+    fn handle(
+        &mut self,
+        _: RemoveExpired,
+        cx: Context,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        async move {
+            if let Err(error) = remove_expired(&*cx.system().store().kv).await {
+                log::warn!(%error, "expired questions to people can't be removed: they are in an hour");
+            }
+        }
     }
 }
 
@@ -179,8 +235,11 @@ impl ConcurrentHandler<AskPerson> for PersonAgent {
         message: AskPerson,
         cx: Context,
     ) -> impl Future<Output = Result<PersonAnswer, Failure>> + Send + 'static {
-        let options = self.options.clone();
-        async move { ask(&options, message, &cx).await }
+        let agent = self.clone();
+        async move {
+            let _place = agent.take_place(&cx)?;
+            ask(&agent.options, message, &cx).await
+        }
     }
 }
 
@@ -202,19 +261,18 @@ async fn ask(
         }
         None => form::text_form(),
     };
-    let is_repeatable = message.reference.is_some();
-    let reference = message
-        .reference
-        .unwrap_or_else(|| encode_hex(&rand::random::<[u8; 16]>()));
     let store = &*cx.system().store().kv;
+    let secret = inbox::secret(store).await.map_err(inbox::unavailable)?;
     let new = NewRequest {
+        secret: &secret,
         person: &options.id,
         requester: cx.principal(),
-        reference: &reference,
+        named: message.reference.as_deref(),
         question: &message.question,
         schema: &schema,
         answer_time: options.answer_time,
     };
+    let reference = new.reference();
     let (request, is_new) = inbox::open(store, &new).await?;
     if is_new {
         record_asked(&request, cx).await;
@@ -234,18 +292,16 @@ async fn ask(
         request: &request,
         reference: &reference,
     };
-    let (answered, is_over) = match wait.until_answered(cx).await {
-        Err(WaitEnd::Cancelled) => (Err(Failure::cancelled("the call was cancelled")), true),
-        Err(WaitEnd::Deadline) => (Err(wait.still_waiting()), false),
-        Err(WaitEnd::Expired) => (Err(wait.expired()), true),
-        Err(WaitEnd::Failed(failure)) => (Err(failure), false),
-        Ok(answer) => (Ok(answer), true),
-    };
-    // Nobody can repeat a call whose reference was never told.
-    if is_over && !is_repeatable {
-        wait.forget().await;
-    }
-    answered
+    // The question stays after a cancelled call, and its answer: a node that stops cancels the calls of its tasks, which
+    // it repeats after its start.
+    wait.until_answered(cx).await.map_err(|end| match end {
+        WaitEnd::Cancelled => {
+            Failure::cancelled("the call was cancelled: the question still waits")
+        }
+        WaitEnd::Deadline => wait.still_waiting(),
+        WaitEnd::Expired => wait.expired(),
+        WaitEnd::Failed(failure) => failure,
+    })
 }
 
 /// Checks the limits of question and reference.
@@ -313,6 +369,7 @@ impl AnswerWait<'_> {
             .deadline()
             .map(|deadline| deadline.checked_sub(DEADLINE_MARGIN).unwrap_or(deadline));
         let end = deadline.map_or(expiry, |deadline| deadline.min(expiry));
+        let slow_from = Instant::now() + FAST_POLL_TIME;
         loop {
             if let Some(answer) = self.read_answer().await? {
                 return Ok(answer);
@@ -324,10 +381,14 @@ impl AnswerWait<'_> {
                     false => WaitEnd::Deadline,
                 });
             }
+            let interval = match now < slow_from {
+                true => POLL_INTERVAL,
+                false => SLOW_POLL_INTERVAL,
+            };
             tokio::select! {
                 biased;
                 () = cx.cancelled() => return Err(WaitEnd::Cancelled),
-                () = tokio::time::sleep_until(end.min(now + POLL_INTERVAL)) => {}
+                () = tokio::time::sleep_until(end.min(now + interval)) => {}
             }
         }
     }
@@ -366,12 +427,5 @@ impl AnswerWait<'_> {
             self.options.name(),
             self.request.id
         ))
-    }
-
-    /// Removes the request: nobody can ask for its answer.
-    async fn forget(&self) {
-        if let Err(error) = inbox::remove(self.store, &self.request.id).await {
-            log::warn!(%error, "a question to a person can't be removed: it stays until it expires");
-        }
     }
 }

@@ -165,8 +165,7 @@ struct ParsedCalls<T> {
 
 #[derive(Default, Deserialize)]
 struct ParsedLines {
-    #[serde(default)]
-    lines: Vec<String>,
+    lines: Option<Vec<String>>,
     /// Number of lines that were lost before these.
     #[serde(default)]
     lost: u64,
@@ -183,15 +182,17 @@ fn parse_details<T: Default + DeserializeOwned>(line: &str) -> T {
     parsed.map(|parsed| parsed.more).unwrap_or_default()
 }
 
-/// Parses the text of an entry. Returns its calls, and the number of calls that have no readable line.
-pub(super) fn parse_calls(text: &str) -> (Vec<CallLine>, u64) {
+/// Parses the text of an entry. Returns its calls, and the number of calls that have no readable line; `None` if the
+/// entry is damaged, or was cut.
+pub(super) fn parse_calls(text: &str) -> Option<(Vec<CallLine>, u64)> {
     let ParsedLines { lines, lost } = parse_details(text);
+    let lines = lines?;
     let calls: Vec<_> = lines
         .iter()
         .filter_map(|line| CallLine::parse(line))
         .collect();
     let damaged = lines.len() - calls.len();
-    (calls, lost.saturating_add(damaged as u64))
+    Some((calls, lost.saturating_add(damaged as u64)))
 }
 
 /// Returns the size of an entry, in bytes.
@@ -381,7 +382,8 @@ pub(super) async fn read_calls(
         for (_, line) in &entries {
             let details: ParsedLines = parse_details(line);
             lost += details.lost;
-            let lines = details.lines.iter().rev();
+            let lines = details.lines.unwrap_or_default();
+            let lines = lines.iter().rev();
             let lines = lines.filter_map(|line| CallLine::parse(line));
             found.extend(lines.filter(|line| wanted.matches(line)));
         }

@@ -77,10 +77,13 @@ pub struct AuditLine {
 
 impl AuditLine {
     /// Returns the calls of an entry with lines about calls, and the number of calls that have no
-    /// readable line; `None` for another entry.
+    /// readable line; `None` for another entry, and for one that is damaged or was cut.
     pub fn calls(&self) -> Option<(Vec<CallLine>, u64)> {
         let parsed: ParsedLine<'_> = serde_json::from_str(&self.line).ok()?;
-        (parsed.event == CALLS_EVENT).then(|| parse_calls(&self.line))
+        match parsed.event == CALLS_EVENT {
+            true => parse_calls(&self.line),
+            false => None,
+        }
     }
 }
 
