@@ -31,7 +31,9 @@ impl TraceContext {
     /// Creates the root span of a new trace. It is marked as sampled.
     pub fn root() -> Self {
         Self {
-            trace_id: nonzero(Uuid::new_v4().as_u128()),
+            // The lower half has no fixed bits, because samplers decide by it.
+            trace_id: (Uuid::new_v4().as_u128() & !u128::from(u64::MAX))
+                | u128::from(random_span_id()),
             span_id: random_span_id(),
             parent_id: None,
             sampled: true,
@@ -43,6 +45,14 @@ impl TraceContext {
         Self {
             span_id: random_span_id(),
             parent_id: Some(self.span_id),
+            ..*self
+        }
+    }
+
+    /// Returns another span beside this one, with the same parent.
+    pub fn sibling(&self) -> Self {
+        Self {
+            span_id: random_span_id(),
             ..*self
         }
     }
@@ -75,11 +85,9 @@ impl TraceContext {
 }
 
 fn random_span_id() -> u64 {
-    nonzero(Uuid::new_v4().as_u128() >> 64) as u64
-}
-
-fn nonzero(id: u128) -> u128 {
-    id.max(1)
+    let random = Uuid::new_v4().as_u128();
+    // The version's and the variant's fixed bits are in different halves, so that the sum of both halves has none.
+    ((random >> 64) as u64).wrapping_add(random as u64).max(1)
 }
 
 // Written by hand because every outgoing call has one; the formatter takes ten times as long.

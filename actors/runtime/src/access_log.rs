@@ -52,7 +52,7 @@ impl AccessEntry {
                 &ExchangeStart {
                     kind: ExchangeKind::Inbound,
                     call: request.call,
-                    trace: call.trace,
+                    trace: system.node_events().sampled(call.trace),
                     principal,
                     agent: request.agent,
                     message: request.message,
@@ -62,11 +62,20 @@ impl AccessEntry {
                 },
             )
         });
-        let tool = tool.unwrap_or_else(|| request.message.to_owned());
+        // Owned for its line; the record has its own copies.
+        let has_line = is_logged || is_audited;
+        let owned = |text: &str| {
+            if has_line {
+                text.to_owned()
+            } else {
+                String::new()
+            }
+        };
+        let tool = tool.unwrap_or_else(|| owned(request.message));
         Some(Self {
             principal: principal.clone(),
             audit: audit.clone(),
-            agent: request.agent.to_owned(),
+            agent: owned(request.agent),
             tool,
             call: request.call,
             began: Instant::now(),
@@ -91,6 +100,9 @@ impl Drop for AccessEntry {
     /// Logs who called which tool of which agent, with outcome and duration, never the content. The lines have no
     /// rate limit: whoever turns them on wants all of them.
     fn drop(&mut self) {
+        if !self.is_logged && !self.is_audited {
+            return;
+        }
         let time = self.began.elapsed();
         let outcome = match self.failed {
             None => "answered".to_owned(),

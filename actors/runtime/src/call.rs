@@ -169,6 +169,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// Receiver of progress, log lines, artifacts and questions; `None` if there is none.
     pub caller: Option<Arc<dyn Caller>>,
+    /// The caller without the people at this node, who may answer beside it; `None` if they don't.
+    pub caller_alone: Option<Arc<dyn Caller>>,
     /// Session that the call arrived on; `None` if the protocol has no sessions or the call started
     /// in this process.
     pub session: Option<Arc<PeerSession>>,
@@ -209,6 +211,7 @@ impl CallContext {
             origin: CallOrigin::default(),
             cancel: CancellationToken::new(),
             caller: None,
+            caller_alone: None,
             session: None,
             handler: HandlerPlace::default(),
         }
@@ -217,7 +220,14 @@ impl CallContext {
     /// Sets the caller that receives progress, log lines, artifacts and questions.
     pub fn with_caller(mut self, caller: Arc<dyn Caller>) -> Self {
         self.caller = Some(caller);
+        self.caller_alone = None;
         self
+    }
+
+    /// Returns the caller for questions that only its own person may answer, such as a consent; `None` if there is no
+    /// caller.
+    pub fn own_caller(&self) -> Option<&Arc<dyn Caller>> {
+        self.caller_alone.as_ref().or(self.caller.as_ref())
     }
 
     /// Sets the deadline, unless the call already has an earlier one.

@@ -17,18 +17,22 @@ use crate::system::System;
 use crate::waiting_questions::{WaitingQuestion, action_name};
 
 /// Caller that checks questions and answers with the policy chain before it passes them on.
-#[derive(Clone)]
 struct PolicyCaller {
     inner: Arc<dyn Caller>,
+    /// Whether people at this node are asked too.
+    asks_people: bool,
+    of: Arc<CallFacts>,
+}
+
+/// Facts about a call that its callers share.
+struct CallFacts {
     system: System,
     direction: Direction,
     principal: Arc<Principal>,
     call: CallId,
-    agent: Arc<str>,
+    agent: Box<str>,
     trace: TraceContext,
     origin: CallOrigin,
-    /// Whether people at this node are asked too.
-    asks_people: bool,
 }
 
 /// Caller of a call that nobody made who could be asked.
@@ -44,30 +48,30 @@ impl PolicyCaller {
         payload: &RawValue,
     ) -> Result<(), Failure> {
         let request = PolicyRequest {
-            direction: self.direction,
-            principal: &self.principal,
-            call: self.call,
-            agent: &self.agent,
+            direction: self.of.direction,
+            principal: &self.of.principal,
+            call: self.of.call,
+            agent: &self.of.agent,
             message: kind,
             payload,
         };
-        self.system.policy().check(Some(part), request).await
+        self.of.system.policy().check(Some(part), request).await
     }
 
     /// Begins the record of a question. `None` if events aren't read; also for questions of remote agents, which reach
     /// this node's own caller and are recorded there.
     fn begin_question(&self, id: CallId, kind: &str) -> Option<QuestionScope> {
-        if self.direction == Direction::Outbound {
+        if self.of.direction == Direction::Outbound {
             return None;
         }
-        QuestionScope::begin(self.system.node_events(), || QuestionEvent {
+        QuestionScope::begin(self.of.system.node_events(), || QuestionEvent {
             id,
-            call: self.call,
-            trace: self.trace.child(),
-            principal: self.principal.clone(),
-            agent: (&*self.agent).into(),
+            call: self.of.call,
+            trace: self.of.trace.child(),
+            principal: self.of.principal.clone(),
+            agent: (&*self.of.agent).into(),
             kind: kind.into(),
-            origin: self.origin,
+            origin: self.of.origin,
             asked_at: SystemTime::now(),
         })
     }
@@ -84,9 +88,9 @@ impl PolicyCaller {
         };
         let waiting = WaitingQuestion {
             id,
-            call: self.call,
-            agent: (&*self.agent).into(),
-            principal: self.principal.clone(),
+            call: self.of.call,
+            agent: (&*self.of.agent).into(),
+            principal: self.of.principal.clone(),
             question: form,
             asked_at: SystemTime::now(),
         };
@@ -97,7 +101,8 @@ impl PolicyCaller {
                 false => Err(crate::call::no_responder()),
             }
         };
-        self.system
+        self.of
+            .system
             .waiting_questions()
             .first_answer(waiting, caller)
             .await
@@ -177,12 +182,12 @@ impl CallContext {
         let asks_people =
             direction == Direction::Inbound && system.waiting_questions().is_open_for(agent);
         let is_recorded = direction == Direction::Inbound && system.node_events().is_on();
-        let wraps_session = system.policy().checks_parts() || asks_people;
-        if !wraps_session && !is_recorded {
+        let checks_parts = system.policy().checks_parts();
+        let has_caller = self.caller.is_some();
+        if !checks_parts && !asks_people && !(is_recorded && has_caller) {
             return self;
         }
-        let template = PolicyCaller {
-            inner: Arc::new(Nobody),
+        let of = Arc::new(CallFacts {
             system: system.clone(),
             direction,
             principal: self.principal.clone(),
@@ -190,26 +195,30 @@ impl CallContext {
             agent: agent.into(),
             trace: self.trace,
             origin: self.origin,
-            asks_people,
-        };
-        let judged = |inner: Arc<dyn Caller>| -> Arc<dyn Caller> {
+        });
+        let judged = |inner: Arc<dyn Caller>, asks_people: bool| -> Arc<dyn Caller> {
+            let of = of.clone();
             Arc::new(PolicyCaller {
                 inner,
-                ..template.clone()
+                asks_people,
+                of,
             })
         };
-        if self.caller.is_none() && asks_people {
-            self.caller = Some(Arc::new(Nobody));
+        if asks_people {
+            let caller = self.caller.take().unwrap_or_else(|| Arc::new(Nobody));
+            self.caller_alone = Some(judged(caller.clone(), false));
+            self.caller = Some(caller);
         }
-        self.caller = self.caller.map(&judged);
-        if !wraps_session {
+        self.caller = self.caller.map(|caller| judged(caller, asks_people));
+        if !checks_parts {
             return self;
         }
         self.session = self.session.map(|session| {
             let (id, over, caller) = (
                 session.id,
                 session.closed.clone(),
-                judged(session.caller.clone()),
+                // Questions outside of calls are for the client alone.
+                judged(session.caller.clone(), false),
             );
             Arc::new(PeerSession {
                 id,

@@ -112,7 +112,7 @@ impl WaitingQuestions {
             if !faults.is_empty() {
                 return Err(WaitingQuestionError::Invalid(faults));
             }
-            waiting.swap_remove(at)
+            waiting.remove(at)
         };
         let entry = AuditEntry::new("question.answered")
             .with_principal(by)
@@ -150,24 +150,29 @@ impl WaitingQuestions {
         question: WaitingQuestion,
         caller: impl Future<Output = Result<Answer, Failure>>,
     ) -> Result<(Answer, Option<Arc<Principal>>), Failure> {
-        let Some(answered) = self.add(Arc::new(question)) else {
+        let Some(mut answered) = self.add(Arc::new(question)) else {
             return caller.await.map(|answer| (answer, None));
         };
-        let here = async {
-            match answered.await {
-                Ok((answer, by)) => Ok((Answer::Elicit(answer), Some(by))),
-                // Only a closed node drops the sender.
-                Err(_) => Err(Failure::cancelled("the question was withdrawn")),
-            }
-        };
-        let mut here = std::pin::pin!(here);
-        tokio::select! {
+        let given = |(answer, by): GivenAnswer| Ok((Answer::Elicit(answer), Some(by)));
+        // Only a node that ends drops the sender.
+        let withdrawn = || Err(Failure::cancelled("the question was withdrawn"));
+        let by_caller = tokio::select! {
             biased;
-            answer = &mut here => answer,
-            answer = caller => match answer {
-                Err(failure) if failure.kind == FailureKind::NoResponder => here.await,
-                answer => answer.map(|answer| (answer, None)),
-            },
+            answer = &mut answered => return answer.map_or_else(|_| withdrawn(), given),
+            answer = caller => answer,
+        };
+        match by_caller {
+            Err(failure) if failure.kind == FailureKind::NoResponder => {
+                answered.await.map_or_else(|_| withdrawn(), given)
+            }
+            answer => {
+                // An answer that was accepted here counts.
+                answered.close();
+                match answered.try_recv() {
+                    Ok(here) => given(here),
+                    Err(_) => answer.map(|answer| (answer, None)),
+                }
+            }
         }
     }
 }

@@ -290,7 +290,10 @@ impl<'a> Pipeline<'a> {
             .config
             .router
             .ask(message)
-            .within_call(Some(Arc::new(self.call.clone())));
+            .within_call(Some(Arc::new(CallContext {
+                trace: self.call.trace.sibling(),
+                ..self.call.clone()
+            })));
         let within = until.saturating_duration_since(Instant::now());
         let kind = match ask.within(within).await {
             Ok(Ok(DispatchResult { steps: outcomes }))

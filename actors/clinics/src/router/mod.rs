@@ -186,6 +186,9 @@ pub(crate) fn forwarded_call(cx: &Context) -> Result<CallContext, Failure> {
 pub(crate) fn without_caller(call: &CallContext) -> CallContext {
     CallContext {
         caller: None,
+        caller_alone: None,
+        // Several agents are called with it.
+        trace: call.trace.sibling(),
         ..call.clone()
     }
 }

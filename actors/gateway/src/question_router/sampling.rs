@@ -68,7 +68,9 @@ impl GrantedCaller {
     /// `Rejected`, if the person doesn't allow it; `NoResponder`, if nobody can be asked; the
     /// failure of the client.
     async fn approve(&self, sample: &SamplingRequest) -> Result<(), Failure> {
-        let client = self.client.as_ref().ok_or_else(no_responder)?;
+        // People at this node can't consent for the client.
+        let client = self.call.own_caller().or(self.client.as_ref());
+        let client = client.ok_or_else(no_responder)?;
         if !client.capabilities().has_elicitation_form() {
             return Err(Failure::no_responder(
                 "a model may answer only with a person's approval, and the client can't ask its user (elicitation)",

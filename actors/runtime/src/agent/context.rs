@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_message::{
     Answer, Artifact, CallerCapabilities, CapabilityChange, Elicitation, ElicitationAnswer,
-    Failure, LogMessage, Message, Principal, Progress, Question, RootsAnswer, RootsRequest,
-    SamplingAnswer, SamplingRequest,
+    Failure, FailureKind, LogMessage, Message, Principal, Progress, Question, RootsAnswer,
+    RootsRequest, SamplingAnswer, SamplingRequest,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -88,11 +88,11 @@ impl Context {
         Some(Hop::begin(events, start))
     }
 
-    /// Ends what [`Self::enter_call`] began.
-    pub(crate) fn leave_call(&mut self) {
+    /// Ends what [`Self::enter_call`] began, with the failure of the handler, if any.
+    pub(crate) fn leave_call(&mut self, failure: Option<FailureKind>) {
         self.call = None;
         if let Some(hop) = self.hop.take() {
-            hop.finish();
+            hop.finish(failure);
         }
     }
 

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use callboard_message::{Failure, Message, MessageSpec, RawReply};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawReply};
 use futures::FutureExt;
 use futures::future::{BoxFuture, OptionFuture};
 use serde_json::value::RawValue;
@@ -281,7 +281,7 @@ fn run_in_call<A: SyncHandler<M>, M: Message>(
         let _span = cx.span(M::NAME).map(|span| span.entered());
         agent.handle(message, cx)
     };
-    cx.leave_call();
+    cx.leave_call(failure_of::<M>(&answer));
     if let Some(reply) = reply {
         reply.send(answer);
     }
@@ -328,7 +328,7 @@ fn run_exclusive<A: Handler<M>, M: Message>(
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await
         };
         let ended = answer.is_some();
-        finish_hop(hop);
+        finish_hop::<M>(hop, answer.as_ref());
         send_reply(reply, answer);
         (agent, ended)
     };
@@ -419,7 +419,7 @@ where
             run_until_cancelled(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
         // The handler has ended. Before the reply, so that the caller's next call finds it free.
         drop(permit);
-        finish_hop(hop);
+        finish_hop::<M>(hop, answer.as_ref());
         send_reply(reply, answer);
     };
     let flight = std::panic::AssertUnwindSafe(flight)
@@ -431,11 +431,19 @@ where
     }
 }
 
-/// Records the end of a handler within a call, if events are read.
-fn finish_hop(hop: Option<Arc<Hop>>) {
-    if let Some(hop) = hop {
-        hop.finish();
+/// Records the end of a handler within a call, if events are read. `reply` is `None` if it was dropped.
+fn finish_hop<M: Message>(hop: Option<Arc<Hop>>, reply: Option<&M::Reply>) {
+    let Some(hop) = hop else { return };
+    match reply {
+        Some(reply) => hop.finish(failure_of::<M>(reply)),
+        None => hop.finish(Some(FailureKind::Cancelled)),
     }
+}
+
+/// Returns the kind of the failure in a reply to a message by name; `None` for other replies, whose types aren't known.
+fn failure_of<M: Message>(reply: &M::Reply) -> Option<FailureKind> {
+    let reply = (reply as &dyn Any).downcast_ref::<RawReply>()?;
+    reply.as_ref().err().map(|failure| failure.kind)
 }
 
 /// Parts of an envelope: message, reply channel and call, and the call's place in the handlers that

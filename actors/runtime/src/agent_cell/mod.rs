@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Failure, Message, MessageSpec, RawMessage, RawReply};
+use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawMessage, RawReply};
 use futures::future::BoxFuture;
 use inline_handler::{InlineHandler, InlineHandlers};
 use tokio::sync::oneshot;
@@ -147,13 +147,12 @@ pub(crate) struct AgentCell<A: Agent> {
 }
 
 impl<A: Agent> AgentCell<A> {
-    /// Tells readers of events about this agent, if it has a name.
+    /// Tells readers of events about this agent.
     pub(crate) fn emit_event(&self, event: &str) {
-        let Some(name) = &self.label else { return };
         self.system.node_events().emit(|| NodeEvent::Agent {
             at: SystemTime::now(),
             event: Box::new(AgentEvent {
-                name: name.as_ref().into(),
+                name: self.label.as_deref().unwrap_or_default().into(),
                 kind: short_type_name::<A>(),
                 event: event.into(),
             }),
@@ -260,7 +259,10 @@ impl<A: Agent> AgentCell<A> {
                     Some((direct.handle)(agent, message, cx))
                 })
             });
-            cx.leave_call();
+            cx.leave_call(match &handled {
+                Ok(_) => None,
+                Err(_) => Some(FailureKind::Internal),
+            });
             handled.transpose()
         });
         self.stats.add_handled(u32::from(answer.is_some()));

@@ -17,7 +17,7 @@ use crate::agent::context::Context;
 use crate::agent::{Agent, AgentId, AgentState};
 use crate::agent_cell::AgentCell;
 use crate::system::supervision::{ExitReason, RestartDecision, RestartHistory};
-use callboard_message::log;
+use callboard_message::{FailureKind, log};
 
 /// Run token: exists once for each agent and owns its state. Only its holder may run the agent.
 pub(crate) struct RunToken<A: Agent> {
@@ -154,7 +154,7 @@ impl<A: Agent> AgentCell<A> {
     ) -> TurnStep {
         *self.stats.last_error.lock() = Some(message);
         if let Some(cx) = &mut body.cx {
-            cx.leave_call();
+            cx.leave_call(Some(FailureKind::Internal));
         }
         let verdict = match (&self.factory, &self.supervisor) {
             (None, _) => RestartDecision::End,
@@ -238,12 +238,14 @@ impl<A: Agent> AgentCell<A> {
         body.waker = None;
         self.set_state(AgentState::Ended);
         self.stats.exit.store(why as u8, SeqCst);
-        self.emit_event(match why {
-            ExitReason::Stopped => "stopped",
-            ExitReason::Failed => "failed",
-            ExitReason::Escalated => "escalated",
-            ExitReason::Killed => "killed",
-        });
+        if self.label.is_some() {
+            self.emit_event(match why {
+                ExitReason::Stopped => "stopped",
+                ExitReason::Failed => "failed",
+                ExitReason::Escalated => "escalated",
+                ExitReason::Killed => "killed",
+            });
+        }
         self.system.agent_ended(self.id, why);
         TurnStep::Ended
     }

@@ -1,9 +1,10 @@
 //! Events of a node.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use callboard_message::{CallId, FailureKind, Principal, TaskState, TraceContext};
+use memchr::memmem::Finder;
 
 use super::NodeEvents;
 
@@ -322,9 +323,11 @@ const TOOL_ERROR_TAIL_BYTES: usize = 256;
 /// Returns whether a tool result has `"isError": true`. The result isn't parsed: the member is looked for at its two
 /// ends, where servers write it.
 fn is_tool_error(reply: &str) -> bool {
+    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\":"));
     let found = |part: &[u8]| {
-        memchr::memmem::find(part, b"\"isError\":true").is_some()
-            || memchr::memmem::find(part, b"\"isError\": true").is_some()
+        let at = MEMBER.find(part).map(|at| at + MEMBER.needle().len());
+        let value = at.and_then(|at| part.get(at..)).unwrap_or_default();
+        value.trim_ascii_start().starts_with(b"true")
     };
     let bytes = reply.as_bytes();
     let (head, tail) = bytes.split_at(bytes.len().min(TOOL_ERROR_TAIL_BYTES));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use callboard_message::{CallId, Principal, TraceContext};
+use callboard_message::{CallId, FailureKind, Principal, TraceContext};
 
 use super::NodeEvents;
 use super::event::{CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent};
@@ -26,7 +26,6 @@ struct OpenHop {
     events: Arc<NodeEvents>,
     start: HopStart,
     began: Instant,
-    began_at: SystemTime,
 }
 
 impl Hop {
@@ -36,7 +35,6 @@ impl Hop {
             events: events.clone(),
             start,
             began: Instant::now(),
-            began_at: SystemTime::now(),
         }))))
     }
 
@@ -46,11 +44,13 @@ impl Hop {
         self.0.lock().take().is_some()
     }
 
-    /// Records the end of the hop. Called twice, it does nothing the second time.
-    pub fn finish(&self) {
+    /// Records the end of the hop, with the failure of its handler, if any. Called twice, it does nothing the second
+    /// time.
+    pub fn finish(&self, failure: Option<FailureKind>) {
         let open = self.0.lock().take();
         let Some(open) = open else { return };
         let start = open.start;
+        let duration = open.began.elapsed();
         open.events.emit(|| {
             NodeEvent::ExchangeEnded(Box::new(ExchangeEnd {
                 exchange: Arc::new(Exchange {
@@ -62,16 +62,23 @@ impl Hop {
                     message: start.message.into(),
                     tool: None,
                     origin: CallOrigin::default(),
-                    began_at: open.began_at,
+                    began_at: SystemTime::now() - duration,
                     request_bytes: 0,
                     content: None,
                 }),
-                duration: open.began.elapsed(),
-                failure: None,
+                duration,
+                failure,
                 is_tool_error: false,
                 reply_bytes: 0,
                 content: None,
             }))
         });
+    }
+}
+
+impl Drop for Hop {
+    /// Records a handler that was dropped before its end.
+    fn drop(&mut self) {
+        self.finish(Some(FailureKind::Cancelled));
     }
 }

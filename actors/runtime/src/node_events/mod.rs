@@ -25,7 +25,7 @@ pub(crate) use event::{ExchangeScope, ExchangeStart, QuestionScope};
 pub(crate) use hop::{Hop, HopStart};
 
 /// Default capacity of a node's event stream, in events.
-pub const NODE_EVENTS_MAX_DEFAULT: usize = 65_536;
+pub const NODE_EVENTS_MAX_DEFAULT: usize = 8_192;
 /// Maximum size of a recorded request or reply, in bytes. Longer ones are cut.
 pub const EVENT_CONTENT_BYTES_MAX: usize = 4 * 1024;
 
@@ -189,7 +189,7 @@ mod tests {
         events.emit(|| unreachable!("the reader has gone"));
     }
 
-    /// Goal: the share of sampled traces is the ratio, by the trace id alone.
+    /// Goal: the share of sampled traces is the ratio; a trace of a peer stays as it is.
     #[test]
     fn traces_are_sampled_by_their_id() {
         let events = NodeEvents::default();
@@ -198,9 +198,11 @@ mod tests {
             ..NodeEventOptions::default()
         };
         let _reader = events.subscribe(options).unwrap();
-        let step = u64::MAX / 1_000;
-        let sampled = (0..1_000).filter(|n| events.samples(u128::from(n * step)));
-        assert_eq!(sampled.count(), 250);
+        let sampled = (0..10_000).filter(|_| events.sampled(TraceContext::root()).is_sampled());
+        let sampled = sampled.count();
+        assert!((2_200..2_800).contains(&sampled), "{sampled}");
+        let of_peer = TraceContext::root().with_sampled(false).child();
+        assert!(!events.sampled(of_peer).is_sampled());
     }
 
     /// Goal: only what the filter permits is recorded, cut at the limit within a character.

@@ -38,12 +38,35 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
             call.hops_max
         )));
     }
+    let name = message.name.clone();
+    let request = policy_request(&name, &message.payload, cx, server);
+    let pins = cx.system().policy().tool_pins();
+    let needs_tool = pins.has(server) || cx.system().node_events().is_on();
+    let tool = needs_tool.then(|| tool_name(&request)).flatten();
+    let scope = begin_exchange(cx, &request, tool.as_deref(), origin);
+    let reply = exchange_checked(message, tool, cx, server, deadline, work).await;
+    if let Some(scope) = scope {
+        let failure = reply.as_ref().err().map(|failure| failure.kind);
+        scope.finish(failure, reply.as_ref().map_or("", |reply| reply.get()));
+    }
+    reply
+}
+
+/// Checks, sends and checks again, as [`exchange`] says. `tool` is the one that the message calls, if the server's tools are
+/// pinned.
+async fn exchange_checked<Work: Future<Output = RawReply>>(
+    message: RawMessage,
+    tool: Option<String>,
+    cx: &Context,
+    server: &str,
+    deadline: impl FnOnce() -> Instant,
+    work: impl FnOnce(RawMessage) -> Work,
+) -> RawReply {
     let (name, policy) = (message.name.clone(), cx.system().policy());
     let request = policy_request(&name, &message.payload, cx, server);
-    let scope = begin_exchange(cx, &request, origin);
     let pins = policy.tool_pins();
     let is_pinned = pins.has(server);
-    if is_pinned && let Some(tool) = tool_name(&request) {
+    if is_pinned && let Some(tool) = tool {
         let is_call = name == CallTool::NAME;
         let checked = match is_call && has_ambiguous_names(&message.payload) {
             true => Err(Failure::invalid(
@@ -79,14 +102,9 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
             reply = Ok(tool_screening::tell_unapproved(page, server, removed));
         }
     }
-    let reply = policy
+    policy
         .check_reply(policy_request(&name, RawValue::NULL, cx, server), reply)
-        .await;
-    if let Some(scope) = scope {
-        let failure = reply.as_ref().err().map(|failure| failure.kind);
-        scope.finish(failure, reply.as_ref().map_or("", |reply| reply.get()));
-    }
-    reply
+        .await
 }
 
 /// Records the beginning of an exchange with a peer, in place of the handler that carries it out. `None` outside of a
@@ -94,6 +112,7 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
 fn begin_exchange(
     cx: &Context,
     request: &PolicyRequest<'_>,
+    tool: Option<&str>,
     origin: CallOrigin,
 ) -> Option<ExchangeScope> {
     let call = cx.call()?;
@@ -103,7 +122,6 @@ fn begin_exchange(
     }
     // A second exchange of the same handler has a span of its own.
     let is_first = cx.hop.as_ref().is_some_and(|hop| hop.take_over());
-    let tool = tool_name(request);
     ExchangeScope::begin(
         system.node_events(),
         &ExchangeStart {
@@ -116,7 +134,7 @@ fn begin_exchange(
             principal: &call.principal,
             agent: request.agent,
             message: request.message,
-            tool: tool.as_deref(),
+            tool,
             origin,
             payload: request.payload.get(),
         },

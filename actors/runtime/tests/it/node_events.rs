@@ -4,7 +4,7 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_message::{
     Elicitation, ElicitationAction, ElicitationAnswer, Failure, FailureKind, Message as _,
-    Principal, RawMessage, RawReply,
+    Principal, Question, RawMessage, RawReply,
 };
 use callboard_runtime::outbound_policy::exchange;
 use callboard_runtime::testkit::{eventually, run_with_real_time};
@@ -189,6 +189,31 @@ fn questions_end_and_are_limited() {
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
         eventually("a's are gone", SOON, || questions.list().len() == 1).await;
         other.abort();
+        system.shutdown(SOON).await;
+    });
+}
+
+/// Goal: a consent that only the caller's own person may give isn't asked of people at the node, nor counts a caller as
+/// able to give it because of them.
+#[test]
+fn consents_are_for_the_caller_alone() {
+    run_with_real_time(async |system| {
+        system
+            .waiting_questions()
+            .open(Arc::new(|agent| agent == "desk"));
+        let call = |agent: &str| {
+            let call = CallContext::new(Arc::new(Principal::agent("a")));
+            call.with_policy(system, Direction::Inbound, agent)
+        };
+        let desk = call("desk");
+        let can_ask = |caller: &Arc<dyn Caller>| caller.capabilities().has_elicitation_form();
+        assert!(desk.caller.as_ref().is_some_and(can_ask));
+        let own = desk.own_caller().unwrap();
+        assert!(!can_ask(own));
+        let refused = own.ask(Question::elicit("Approve?", json!({"type": "object"})));
+        assert_eq!(refused.await.unwrap_err().kind, FailureKind::NoResponder);
+        assert!(system.waiting_questions().list().is_empty());
+        assert!(call("clinic").caller.is_none(), "its texts don't wait here");
         system.shutdown(SOON).await;
     });
 }

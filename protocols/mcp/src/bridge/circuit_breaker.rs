@@ -103,11 +103,8 @@ impl CircuitBreaker {
     pub fn retry_now(&self) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
-        let is_early = state.open_until.is_some_and(|until| until > now);
-        if is_early {
-            state.open_until = Some(now);
-        }
-        is_early
+        state.open_until = state.open_until.map(|until| until.min(now));
+        state.open_until.is_some()
     }
 
     /// Rejects all attempts from now on, or no more.

@@ -3,11 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use callboard_message::capabilities::STILL_STARTING;
 use callboard_message::{Failure, Message, Principal, RawObject};
-use callboard_runtime::{CallContext, Caller, Context, FairShare, ShareError, ShareOwner};
+use callboard_runtime::{
+    CallContext, Caller, Context, FairShare, NodeEvent, ShareError, ShareOwner, UpstreamChange,
+};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
@@ -315,11 +317,24 @@ impl UpstreamProxy {
         let was_closed = self.breaker.next_attempt_at().is_none();
         let is_back = permit.record_outcome(outcome);
         if is_back {
+            self.emit_state(true);
             callboard_message::log::info!(by: &self.name, server = %self.name, "the server is available again");
             self.publish_all_changes();
         } else if was_closed && self.breaker.next_attempt_at().is_some() {
+            self.emit_state(false);
             callboard_message::log::warn!(by: &self.name, server = %self.name, "the server is unavailable: requests fail until the next attempt");
         }
+    }
+
+    /// Tells readers of the node's events whether the server is available.
+    fn emit_state(&self, is_up: bool) {
+        self.cx.system().node_events().emit(|| NodeEvent::Upstream {
+            at: SystemTime::now(),
+            change: Box::new(UpstreamChange {
+                server: self.name.as_str().into(),
+                is_up,
+            }),
+        });
     }
 
     /// Notifies subscribers that all of the server's lists may have changed. Used after an outage,
@@ -461,6 +476,7 @@ impl UpstreamProxy {
             UpstreamCommand::Enable => self.breaker.set_disabled(false),
             UpstreamCommand::Disable => {
                 self.breaker.set_disabled(true);
+                self.emit_state(false);
                 let all = self.pool.all();
                 all.iter().for_each(|one| one.upstream.disconnect());
             }

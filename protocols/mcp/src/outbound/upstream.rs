@@ -138,7 +138,10 @@ impl Upstream {
             let connected = timeout(limit, factory.connect_session())
                 .await
                 .unwrap_or(Err(TransportError::TimedOut(limit)));
-            factory.emit_state(connected.is_ok());
+            // Failures of one principal's credential say nothing about the server; the rest is the breaker's.
+            if connected.is_ok() {
+                factory.emit_connected();
+            }
             connected
         });
         let task = AbortOnDropHandle::new(task);

@@ -96,13 +96,13 @@ pub(crate) struct ConnectionParams {
 }
 
 impl ConnectionParams {
-    /// Tells readers of the node's events whether the server is connected.
-    pub(super) fn emit_state(&self, is_up: bool) {
+    /// Tells readers of the node's events that the server is connected.
+    pub(super) fn emit_connected(&self) {
         self.events.emit(|| NodeEvent::Upstream {
             at: SystemTime::now(),
             change: Box::new(UpstreamChange {
                 server: self.options.name.as_deref().unwrap_or_default().into(),
-                is_up,
+                is_up: true,
             }),
         });
     }

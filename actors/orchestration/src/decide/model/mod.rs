@@ -191,6 +191,7 @@ impl ModelDeciderInner {
             Some(call) if point != DecisionPoint::Answer => {
                 ask.within_call(Some(Arc::new(CallContext {
                     caller: None,
+                    caller_alone: None,
                     ..(*call).clone()
                 })))
                 .await?

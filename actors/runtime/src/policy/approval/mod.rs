@@ -122,7 +122,7 @@ pub(crate) async fn obtain(
 /// Asks the person at the caller.
 async fn ask_caller(call: &CallContext, used: &ToolUse<'_>) -> Result<(), Failure> {
     let able = |caller: &&Arc<dyn Caller>| caller.capabilities().has_elicitation_form();
-    let Some(caller) = call.caller.as_ref().filter(able) else {
+    let Some(caller) = call.own_caller().filter(able) else {
         return Err(Failure::no_responder(
             "this tool runs only when a person at the client has approved it: call from a client that can ask its user (elicitation)",
         ));

@@ -265,20 +265,24 @@ impl ServedAgent {
 
     async fn fetch_tools(&self, call: &CallContext) -> Result<Vec<Skill>, Failure> {
         // Tasks can answer any question, so tools that require a capable caller are listed.
-        let call = Arc::new(
-            call.clone()
-                .with_caller(Arc::new(ListingCaller))
-                .with_deadline(Instant::now() + LIST_TIMEOUT),
-        );
+        let listing = call
+            .clone()
+            .with_caller(Arc::new(ListingCaller))
+            .with_deadline(Instant::now() + LIST_TIMEOUT);
         let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
         loop {
             let mut params = RawObject::new();
             if let Some(cursor) = cursor {
                 params.set_raw("cursor", cursor);
             }
+            // Each page is a part of the call, beside what the call asks for.
+            let call = CallContext {
+                trace: listing.trace.child(),
+                ..listing.clone()
+            };
             let page = self
                 .agent
-                .ask_named(ListTools::NAME, params.to_raw(), Some(call.clone()))
+                .ask_named(ListTools::NAME, params.to_raw(), Some(Arc::new(call)))
                 .await?;
             let mut page = RawObject::parse(&page).map_err(|_| {
                 Failure::internal(format!(

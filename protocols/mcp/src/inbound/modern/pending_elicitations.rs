@@ -361,7 +361,12 @@ pub(crate) async fn perform_with_url_elicitation(
     client: Arc<dyn Caller>,
 ) -> RpcResult {
     for _ in 0..URL_ELICITATION_ROUNDS_MAX {
-        match handler(adapter, request, REVISION, call.clone()).await {
+        // Each round is an exchange of its own.
+        let round = CallContext {
+            trace: call.trace.sibling(),
+            ..call.clone()
+        };
+        match handler(adapter, request, REVISION, round).await {
             Err(refused) => match required_elicitations(&refused) {
                 Some(visits)
                     if client.capabilities().has_elicitation_url()

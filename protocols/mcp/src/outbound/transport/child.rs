@@ -177,7 +177,10 @@ struct StderrLog<'a> {
     errors: ChildStderr,
     lines: LineDecoder,
     server: &'a str,
+    /// Last lines of this program.
     last: StderrLines,
+    /// Last lines of all programs of the server.
+    shown: StderrLines,
 }
 
 /// Last lines that a server's program wrote to standard error, at most [`STDERR_LAST_LINES_MAX`]. Clones share them.
@@ -200,14 +203,13 @@ impl StderrLines {
 }
 
 impl<'a> StderrLog<'a> {
-    /// Creates the log of a program that has begun. Lines of an earlier one are forgotten.
-    fn new(errors: ChildStderr, server: &'a str, last: StderrLines) -> Self {
-        last.0.lock().clear();
+    fn new(errors: ChildStderr, server: &'a str, shown: StderrLines) -> Self {
         Self {
             errors,
             lines: LineDecoder::new(STDERR_LINE_BYTES_MAX),
             server,
-            last,
+            last: StderrLines::default(),
+            shown,
         }
     }
 
@@ -227,6 +229,7 @@ impl<'a> StderrLog<'a> {
                         .filter(|c| !c.is_control())
                         .collect();
                     callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
+                    self.shown.push(line.clone());
                     self.last.push(line);
                 }
                 DecodedLine::TooLong => callboard_message::log::info!(
