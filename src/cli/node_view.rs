@@ -6,6 +6,7 @@ use callboard_rpc::http1::{
     BodyError, ConnectFailure, Connector, Http1Client, NetError, RequestTarget,
 };
 use callboard_rpc::{ClientTls, is_loopback_host};
+use callboard_runtime::visible;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -28,6 +29,11 @@ const VIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a view, in bytes: room for 10,000 agents and the calls of a node. Default 32 MiB.
 const VIEW_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Maximum size of a refusal that is read, in bytes. Default 16 KiB.
+const REFUSAL_BYTES_MAX: usize = 16 * 1024;
+/// Maximum length of the reason of a refusal that is shown, in characters. Default 200.
+const REASON_CHARS_MAX: usize = 200;
+
 /// Address of a console, and the credential for it.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConsoleArguments {
@@ -35,7 +41,7 @@ pub(super) struct ConsoleArguments {
     #[arg(value_name = "ADDRESS", default_value = CONSOLE_ADDRESS_DEFAULT)]
     address: String,
     /// Environment variable that holds your key. Without it, a key in CALLBOARD_KEY is sent, to this
-    /// machine only.
+    /// machine only. Another machine must be reached by https.
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
     #[command(flatten)]
@@ -64,6 +70,11 @@ impl ConsoleArguments {
             let key = key.filter(|key| !key.is_empty() && is_loopback_host(url));
             return Ok(key.map(SecretString::from));
         };
+        if url.scheme() == "http" && !is_loopback_host(url) {
+            return Err(CommandError::usage(
+                "a key isn't sent over plain HTTP to another machine: give the address as https://HOST:PORT",
+            ));
+        }
         let key = std::env::var(name);
         key.map(|key| Some(key.into())).map_err(|_| {
             CommandError::usage(format_args!("there is no environment variable {name}"))
@@ -107,16 +118,19 @@ impl ConsoleClient {
         })
     }
 
-    /// Returns a view of the node by its name in the path, such as `agents`. `filter` is sent with
-    /// the request if it isn't empty.
+    /// Returns a view of the node by its name in the path, such as `agents`, with these parameters.
     ///
     /// # Errors
     /// See [`NodeViewError`].
-    pub(super) async fn view(&self, name: &str, filter: &str) -> Result<Value, NodeViewError> {
+    pub(super) async fn view(
+        &self,
+        name: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Value, NodeViewError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{VIEWS_PATH}{name}"));
-        if !filter.is_empty() {
-            url.query_pairs_mut().append_pair("filter", filter);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
         }
         let target = RequestTarget::new(&url).ok_or(NodeViewError::InvalidAddress)?;
         let exchange = async {
@@ -132,7 +146,8 @@ impl ConsoleClient {
                 .map_err(|error| self.net_error(error))?;
             let status = response.status().as_u16();
             if status != 200 {
-                return Err(self.refused(status));
+                let body = response.body(REFUSAL_BYTES_MAX).await;
+                return Err(self.refused(status, &body.unwrap_or_default()));
             }
             let body = response.body(VIEW_BYTES_MAX).await;
             let body = body.map_err(|error| match error {
@@ -152,14 +167,41 @@ impl ConsoleClient {
         }
     }
 
-    fn refused(&self, status: u16) -> NodeViewError {
+    fn refused(&self, status: u16, body: &[u8]) -> NodeViewError {
         match status {
             401 if self.has_key => NodeViewError::KeyRejected,
             401 => NodeViewError::KeyMissing,
-            403 => NodeViewError::Forbidden,
+            403 => NodeViewError::Forbidden {
+                reason: refusal_reason(body),
+            },
             404 => NodeViewError::InvalidResponse,
             status => NodeViewError::Refused { status },
         }
+    }
+}
+
+/// Returns the reason in the body of a refusal: `detail` or `message` of an object, or a text. It is cut to
+/// [`REASON_CHARS_MAX`] characters, with control characters escaped.
+fn refusal_reason(body: &[u8]) -> String {
+    let text = match serde_json::from_slice::<Value>(body) {
+        Ok(value) => {
+            let known = ["detail", "message"]
+                .iter()
+                .find_map(|name| value[*name].as_str());
+            known.unwrap_or_default().to_owned()
+        }
+        // Not the page of a proxy.
+        Err(_) => String::from_utf8_lossy(body)
+            .lines()
+            .next()
+            .filter(|line| !line.trim_start().starts_with('<'))
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let reason: String = text.trim().chars().take(REASON_CHARS_MAX).collect();
+    match reason.trim_end_matches('.') {
+        "" => "it gives no reason".to_owned(),
+        reason => visible(reason),
     }
 }
 
@@ -201,12 +243,15 @@ pub(super) enum NodeViewError {
          list`"
     )]
     KeyRejected,
-    /// The credential lacks a scope.
+    /// The credential lacks a scope, or the console doesn't permit the name of its host.
     #[error(
-        "the console refuses the view (403): the key lacks the scope console.read. `callboard keys add NAME --scope \
-         console.read` creates one that has it"
+        "the console refuses the view (403): {reason}. If the key lacks the scope console.read, `callboard keys add NAME \
+         --scope console.read` creates one that has it"
     )]
-    Forbidden,
+    Forbidden {
+        /// Reason that the console gives.
+        reason: String,
+    },
     /// The console answered with another status than 200.
     #[error("the console answered with status {status}: try again later, or read the node's log")]
     Refused {
@@ -246,7 +291,7 @@ impl NodeViewError {
     fn exit_code(&self) -> Option<u8> {
         match self {
             Self::InvalidAddress | Self::InvalidKey => Some(EXIT_USAGE),
-            Self::KeyMissing | Self::KeyRejected | Self::Forbidden => Some(EXIT_BLOCKED),
+            Self::KeyMissing | Self::KeyRejected | Self::Forbidden { .. } => Some(EXIT_BLOCKED),
             Self::Refused { status } if REFUSED_STATUSES.contains(status) => Some(EXIT_BLOCKED),
             _ => None,
         }
@@ -307,9 +352,32 @@ mod tests {
             (&with_key, 404, EXIT_FAILED, "check the address"),
             (&with_key, 503, EXIT_FAILED, "status 503"),
         ] {
-            let error = CommandError::from(client.refused(status));
+            let error = CommandError::from(client.refused(status, b""));
             assert_eq!(error.exit_code, exit_code, "{status}");
             assert!(error.message.contains(remedy), "{}", error.message);
+        }
+    }
+
+    /// Goal: the reason of a refusal is shown, bounded and harmless to a terminal. Method: bodies in each form.
+    #[test]
+    fn reasons_of_refusals() {
+        let long = "x".repeat(REASON_CHARS_MAX + 1);
+        let none = "it gives no reason";
+        for (body, expect) in [
+            (
+                r#"{"detail":"this host isn't allowed."}"#,
+                "this host isn't allowed",
+            ),
+            (r#"{"message":"no"}"#, "no"),
+            (r#"{"detail":"\u001b[2J"}"#, r"\u{1b}[2J"),
+            ("this host isn't allowed\nmore", "this host isn't allowed"),
+            ("<html><body>403</body></html>", none),
+            (r#"{"detail":7}"#, none),
+            ("[]", none),
+            ("", none),
+            (long.as_str(), &long[1..]),
+        ] {
+            assert_eq!(refusal_reason(body.as_bytes()), expect, "{body}");
         }
     }
 }

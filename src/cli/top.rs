@@ -18,6 +18,9 @@ use terminal::{LiveTerminal, wait_for_quit_key};
 /// Time between two requests for a view. Default 1 s.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Maximum number of calls in their view: as many as the console gives at once. Default 1,000.
+const CALLS_MAX: usize = 1_000;
+
 /// View of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TopView {
@@ -64,7 +67,8 @@ pub(super) struct TopArguments {
     /// View to show: the node with its agents, calls, questions and upstreams, or one kind of rows.
     #[arg(long, default_value = "node", value_parser = one_of_names(TopView::ALL.iter().map(|it| (it.as_str(), *it))))]
     view: TopView,
-    /// Only rows that have each of these words, in any letter case.
+    /// Only rows that have each of these words, in any letter case. Calls have them in principal,
+    /// agent, target, outcome or trace.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Print the view once, as plain text. The default without a terminal.
@@ -149,10 +153,17 @@ async fn read_view(
 ) -> Result<Value, NodeViewError> {
     let name = arguments.view.as_str();
     let mut view = match arguments.view {
-        TopView::Node => client.view("view", "").await?,
+        TopView::Node => client.view("view", &[]).await?,
         // The node looks through all calls that it keeps, not only the latest.
-        TopView::Calls => client.view(name, &arguments.filter).await?,
-        _ => client.view(name, "").await?,
+        TopView::Calls => {
+            let limit = CALLS_MAX.to_string();
+            let query = [
+                ("filter", arguments.filter.as_str()),
+                ("limit", limit.as_str()),
+            ];
+            client.view(name, &query).await?
+        }
+        _ => client.view(name, &[]).await?,
     };
     if view.is_array() {
         view = Value::Object([(name.to_owned(), view)].into_iter().collect());

@@ -15,6 +15,12 @@ use super::session::{Session, Sessions};
 const ALL_SCOPES: [&str; 2] = ["console.*", "*"];
 /// Header with the token of a session, for requests of scripts that change something.
 const CSRF_HEADER: &str = "x-csrf-token";
+/// Beginning of the names of cookies that browsers take from this host alone, and over TLS alone.
+const HOST_COOKIE_PREFIX: &str = "__Host-";
+/// Beginning of the paths of the requests that a page makes by itself, which don't prolong a session.
+const PART_PATHS: &str = "/part/";
+/// Path of the event stream, which doesn't prolong a session either.
+const FEED_PATH: &str = "/feed";
 /// Header by which browsers tell from where a request comes.
 const FETCH_SITE_HEADER: &str = "sec-fetch-site";
 const FOREIGN_PAGE_MESSAGE: &str =
@@ -84,6 +90,16 @@ impl ConsoleClient {
         scopes.any(|granted| granted == scope || ALL_SCOPES.contains(&granted.as_str()))
     }
 
+    /// Returns whether the console asks nobody for a credential.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns whether the client may answer questions to a person of the topology.
+    pub(super) fn may_answer_for(&self, person: &str) -> bool {
+        !self.is_open && callboard_person::may_answer(person, &self.principal)
+    }
+
     /// Returns the client as pages show it.
     pub(super) fn viewer(&self) -> Viewer {
         Viewer {
@@ -118,7 +134,10 @@ impl ConsoleAccess {
             origins,
             is_tls,
             // Browsers send cookies to all ports of a host.
-            cookie: format!("callboard_console_{port}"),
+            cookie: format!(
+                "{}callboard_console_{port}",
+                if is_tls { HOST_COOKIE_PREFIX } else { "" }
+            ),
             sessions: Sessions::default(),
         }
     }
@@ -235,7 +254,9 @@ impl ConsoleAccess {
             .filter_map(|pair| pair.trim().split_once('='))
             .filter(|(name, _)| *name == self.cookie);
         let (_, id) = values.next()?;
-        self.sessions.find(id)
+        let path = request.path();
+        let is_use = !path.starts_with(PART_PATHS) && path != FEED_PATH;
+        self.sessions.find(id, is_use)
     }
 }
 
@@ -309,6 +330,33 @@ mod tests {
         for (scopes, is_open, opened) in rows {
             let client = client(scopes, is_open);
             assert_eq!(all.map(|role| client.has(role)), opened, "{scopes:?}");
+        }
+    }
+
+    /// Goal: a cookie is for its own host alone where that can be had, and never for scripts. Method: with and without TLS.
+    #[test]
+    fn cookies() {
+        for (is_tls, begin, end) in [
+            (false, "callboard_console_9090=; HttpOnly", "Max-Age=0"),
+            (
+                true,
+                "__Host-callboard_console_9090=; HttpOnly",
+                "; Secure; Max-Age=0",
+            ),
+        ] {
+            let access = ConsoleAccess::new(
+                AccessControl::Anyone,
+                AllowedHosts::default(),
+                AllowedOrigins::default(),
+                is_tls,
+                9_090,
+            );
+            let cookie = access.set_cookie(None);
+            assert!(
+                cookie.starts_with(begin) && cookie.ends_with(end),
+                "{cookie}"
+            );
+            assert_eq!(cookie.contains("Secure"), is_tls, "{cookie}");
         }
     }
 

@@ -4,12 +4,14 @@ use actix_web::HttpResponse;
 use callboard_mcp::bridge::UpstreamCommand;
 use callboard_message::{CallId, Elicitation, ElicitationAnswer, RawObject};
 use callboard_person::{InboxAnswer, InboxError, answer_inbox, inbox};
+use callboard_rpc::serve::CredentialWatch;
 use callboard_runtime::{
     ApprovalDecision, ApprovalError, AuditEntry, KvError, TaskActor, TaskError, TaskId,
     WaitingQuestionError, approve_tool, decide_approval,
 };
 use serde_json::{Map, Value};
 
+use super::access::Role;
 use super::form;
 use super::mail::{MailDraft, send};
 use super::play::list_tools;
@@ -70,6 +72,11 @@ async fn record(request: &ConsoleRequest<'_>, entry: AuditEntry) {
 
 /// Answers a question of a call, or in the inbox of a person. The audit entry is that of the question.
 async fn answer(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleError> {
+    if request.client.is_open() {
+        return Err(ConsoleError::denied(
+            "nobody may answer at a console without keys: write `keys` in [console]",
+        ));
+    }
     match request.body.text("id").strip_prefix(INBOX_PREFIX) {
         Some(id) => answer_person(request, id).await?,
         None => answer_call(request, request.body.text("id"))?,
@@ -78,14 +85,20 @@ async fn answer(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleErr
 }
 
 fn answer_call(request: &ConsoleRequest<'_>, id: &str) -> Result<(), ConsoleError> {
+    request.require(Role::Act)?;
     let system = request.console.system();
     let gone = || ConsoleError::not_found(WaitingQuestionError::Unknown.to_string());
     let id: CallId = id.parse().map_err(|_| gone())?;
     let questions = system.waiting_questions().list();
-    let question = questions.iter().find(|question| question.id == id);
+    let mut shown = questions
+        .iter()
+        .filter(|question| (request.console.shown_agents)(&question.agent));
+    let question = shown.find(|question| question.id == id);
     let question: &Elicitation = &question.ok_or_else(gone)?.question;
     let answer = match request.body.text("action") {
         "accept" => {
+            // Nobody fills in a form unseen.
+            request.require(Role::Content)?;
             let schema = question.schema().unwrap_or_default();
             ElicitationAnswer::accept(Value::Object(form_values(request, &schema)?))
         }
@@ -109,7 +122,8 @@ async fn answer_person(request: &ConsoleRequest<'_>, id: &str) -> Result<(), Con
     let answer = match request.body.text("action") {
         "accept" => {
             let waiting = inbox(store, None).await.map_err(ConsoleError::of_store)?;
-            let asked = waiting.into_iter().find(|request| request.id == id);
+            let asked = waiting.into_iter().find(|asked| asked.id == id);
+            let asked = asked.filter(|asked| request.client.may_answer_for(&asked.person));
             let asked = asked.ok_or_else(|| inbox_error(InboxError::Unknown))?;
             let values = form_values(request, &asked.schema.unwrap_or_default())?;
             let mut content = RawObject::new();
@@ -124,6 +138,7 @@ async fn answer_person(request: &ConsoleRequest<'_>, id: &str) -> Result<(), Con
     };
     let by = &request.client.principal;
     let answered = answer_inbox(store, system.audit(), id, by, answer).await;
+    request.console.inbox.clear().await;
     answered.map_err(inbox_error)
 }
 
@@ -141,7 +156,7 @@ fn inbox_error(error: InboxError) -> ConsoleError {
     }
 }
 
-/// Decides about a use of a tool. The rule that demands the approval says who may.
+/// Decides about a use of a tool. The rule that demands the approval says who may; nobody approves arguments unseen.
 async fn approval(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleError> {
     let body = &request.body;
     let is_approved = match body.text("decision") {
@@ -151,6 +166,9 @@ async fn approval(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleE
             return Err(ConsoleError::invalid("`decision` must be approve or deny"));
         }
     };
+    if is_approved {
+        request.require(Role::Content)?;
+    }
     let decision = ApprovalDecision {
         is_approved,
         reason: body.get("reason").map(str::to_owned),
@@ -215,6 +233,7 @@ async fn task(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleError
     let id = TaskId::new(body.text("id")).map_err(|_| unknown())?;
     let store = &request.console.system().store().tasks;
     let cancelled = store.request_cancel(&id, TaskActor::Operator).await;
+    request.console.tasks.clear().await;
     let task = cancelled.map_err(|error| match error {
         TaskError::NotFound => unknown(),
         TaskError::HasEnded(_) => ConsoleError::conflict(error.to_string()),
@@ -270,10 +289,11 @@ async fn play(request: &ConsoleRequest<'_>) -> Result<HttpResponse, ConsoleError
         ConsoleError::not_found("the agent has no such tool, or you may not use it")
     })?;
     let arguments = form_values(request, &known.schema)?;
-    let run = request
-        .console
+    let console = request.console;
+    let watch = CredentialWatch::new(request.request, &console.access.access);
+    let run = console
         .runs
-        .start(agent, tool, arguments, principal)?;
+        .start(agent, tool, arguments, principal, watch)?;
     let entry = AuditEntry::new("console.tool_called")
         .with_agent(id)
         .with_detail("tool", tool);

@@ -6,8 +6,8 @@ use callboard_gateway::approvals::PendingApproval;
 use serde::Serialize;
 use serde_json::json;
 
-use super::access::Role;
 use super::request::{ConsoleError, ConsoleRequest, json_body};
+use super::tasks::task_with_parts;
 use super::views;
 
 /// Default of the parameter `limit`: number of calls in a list.
@@ -41,23 +41,23 @@ pub(super) async fn json_view(
 ) -> Result<HttpResponse, ConsoleError> {
     let (console, client) = (request.console, &request.client);
     let monitor = &console.monitor;
-    let with_content = client.has(Role::Content);
     Ok(match view {
-        JsonView::Overview => ok(&monitor.overview()),
+        JsonView::Overview => ok(&request.overview()),
         JsonView::Agents => ok(&monitor.agents()),
         JsonView::Calls => {
             let filter = request.query.text("filter");
             ok(&monitor.calls(filter, calls_limit(request)?))
         }
         JsonView::Call => {
-            let found = monitor.timeline(request.path_part("id"), with_content);
-            ok(&found.ok_or_else(unknown_call)?)
+            let timeline = views::timeline(console, client, request.path_part("id"))?;
+            ok(&timeline)
         }
         JsonView::Questions => ok(&views::questions(console, client).await?),
         JsonView::Upstreams => ok(&views::upstreams(console, client).await),
-        JsonView::Tasks => ok(&views::tasks(console).await?),
+        JsonView::Tasks => ok(&*views::tasks(console).await?),
         JsonView::Task => {
-            let found = views::task_with_parts(console, request.path_part("id")).await?;
+            let store = &*console.system().store().tasks;
+            let found = task_with_parts(store, request.path_part("id")).await?;
             ok(&json!({ "task": found.0, "parts": found.1 }))
         }
         JsonView::Tools => ok(&views::tools(console).await?),
@@ -67,17 +67,13 @@ pub(super) async fn json_view(
             ok(&pending.collect::<Vec<_>>())
         }
         JsonView::Node => {
-            let mut node = monitor.view(with_content, calls_limit(request)?).await;
+            let mut node = monitor.view(false, calls_limit(request)?).await;
+            node.overview = request.overview();
             node.questions = views::questions(console, client).await?;
             node.upstreams = views::upstreams(console, client).await;
             ok(&node)
         }
     })
-}
-
-/// Returns the failure of a request for a call that isn't kept.
-pub(super) fn unknown_call() -> ConsoleError {
-    ConsoleError::not_found("there is no such call, or it is too long ago: the latest are kept")
 }
 
 fn calls_limit(request: &ConsoleRequest<'_>) -> Result<usize, ConsoleError> {

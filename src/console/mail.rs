@@ -8,7 +8,7 @@ use callboard_message::mail::{
     MessageHistory, MessageHistoryPage, ReplyMessage, SendMessage, SendReceipt,
 };
 use callboard_message::time::parse_rfc3339;
-use callboard_message::{Failure, Principal};
+use callboard_message::{Failure, FailureKind, Principal};
 use callboard_runtime::AgentRef;
 
 use super::pages::{MailLine, MailPage, MailThreadLine};
@@ -20,9 +20,9 @@ const RECIPIENTS_MAX: usize = 100;
 
 /// Message that a viewer writes.
 pub(super) struct MailDraft<'a> {
-    /// Ids of the recipients, separated by commas or spaces; empty for a reply.
+    /// Ids of the recipients, separated by commas or spaces. A reply has none: it goes to all of its thread.
     pub(super) to: &'a str,
-    /// Topic; empty without one.
+    /// Topic; empty without one. A reply has none.
     pub(super) subject: &'a str,
     /// Text.
     pub(super) body: &'a str,
@@ -53,14 +53,15 @@ pub(super) async fn mail_page(
         query: query.to_owned(),
         threads: threads(&history, &principal.id),
         messages: messages.into_iter().map(mail_line).collect(),
-        can_write: false,
+        ..MailPage::default()
     })
 }
 
 /// Sends a message as a viewer. Returns the mailroom's explanation of the result.
 ///
 /// # Errors
-/// `InvalidInput` for a draft without recipients; else the failure of the mailroom.
+/// `InvalidInput` for a draft without recipients, and for a reply with some or with a topic; else the failure of the
+/// mailroom.
 pub(super) async fn send(
     room: &AgentRef,
     principal: &Arc<Principal>,
@@ -68,6 +69,7 @@ pub(super) async fn send(
 ) -> Result<SendReceipt, Failure> {
     let message = draft.body.to_owned();
     if !draft.thread.is_empty() {
+        check_reply(draft)?;
         let newest = search(room, principal, None, Some(draft.thread)).await?;
         let newest = newest.into_iter().next();
         let newest = newest.ok_or_else(|| Failure::not_found("you have no such thread"))?;
@@ -100,6 +102,19 @@ pub(super) async fn send(
     ask_agent(room, principal, &message).await
 }
 
+/// Checks that a reply has nothing that would be lost.
+///
+/// # Errors
+/// `InvalidInput` if it has recipients or a topic.
+fn check_reply(draft: &MailDraft<'_>) -> Result<(), Failure> {
+    match draft.to.is_empty() && draft.subject.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::invalid(
+            "a reply goes to all of the thread: leave To and Subject out",
+        )),
+    }
+}
+
 async fn search(
     room: &AgentRef,
     principal: &Arc<Principal>,
@@ -117,7 +132,7 @@ async fn search(
     Ok(page.messages)
 }
 
-/// Returns the messages of a thread, oldest first, whole and with their receipts.
+/// Returns the messages of a thread, oldest first, whole; with their receipts, unless these are too many.
 async fn read_thread(
     room: &AgentRef,
     principal: &Arc<Principal>,
@@ -129,11 +144,18 @@ async fn read_thread(
         return Ok(Vec::new());
     }
     message_ids.reverse();
-    let asked = FetchMail {
+    let mut asked = FetchMail {
         message_ids,
         receipts: true,
     };
-    let fetched: FetchedMail = ask_agent(room, principal, &asked).await?;
+    let fetched: Result<FetchedMail, Failure> = ask_agent(room, principal, &asked).await;
+    let fetched = match fetched {
+        Err(failure) if failure.kind == FailureKind::InvalidInput => {
+            asked.receipts = false;
+            ask_agent(room, principal, &asked).await?
+        }
+        fetched => fetched?,
+    };
     Ok(fetched.messages)
 }
 
@@ -209,6 +231,22 @@ mod tests {
             cut: true,
             message: None,
             receipts: None,
+        }
+    }
+
+    /// Goal: nothing that somebody wrote into a reply is passed over. Method: each field that a reply doesn't have.
+    #[test]
+    fn replies_have_no_recipients() {
+        let draft = |to, subject| MailDraft {
+            to,
+            subject,
+            body: "text",
+            thread: "t1",
+        };
+        assert!(check_reply(&draft("", "")).is_ok());
+        for (to, subject) in [("bob", ""), ("", "Another topic")] {
+            let refused = check_reply(&draft(to, subject)).unwrap_err();
+            assert!(refused.message.contains("leave To and Subject out"));
         }
     }
 

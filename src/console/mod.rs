@@ -6,6 +6,7 @@
 
 mod access;
 mod actions;
+mod cache;
 mod feed;
 mod form;
 #[cfg(test)]
@@ -18,12 +19,14 @@ mod request;
 mod routes;
 mod screens;
 mod session;
+mod tasks;
 mod views;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 
 use actix_web::web::Data;
+use callboard_person::InboxRequest;
 use callboard_rpc::serve::{self as listener_serve, BoundServer, ListenOptions, ServeError};
 use callboard_runtime::{ContentFilter, System};
 use parking_lot::RwLock;
@@ -32,8 +35,10 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use access::ConsoleAccess;
 
 use crate::monitor::NodeMonitor;
+use cache::CachedList;
 use feed::Feeds;
 use play::PlayRuns;
+use tasks::NewestTasks;
 
 /// Listener of the node, as the console shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +87,9 @@ struct ConsoleState {
     shown_agents: ContentFilter,
     feeds: Feeds,
     runs: PlayRuns,
+    tasks: NewestTasks,
+    /// Questions in the inboxes of all people.
+    inbox: CachedList<InboxRequest>,
     /// Cancelled when the node begins to stop.
     stop: CancellationToken,
 }
@@ -105,6 +113,8 @@ impl Console {
                 shown_agents,
                 feeds: Feeds::default(),
                 runs: PlayRuns::default(),
+                tasks: NewestTasks::default(),
+                inbox: CachedList::default(),
                 stop,
             }),
         }

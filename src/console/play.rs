@@ -1,11 +1,13 @@
 //! Calls of tools from the console. They are made as the viewer's principal, so that rules, limits and audit apply to
 //! them as to any other call of that principal.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::capabilities::{CallTool, ListTools, RESERVED_PREFIX};
+use callboard_message::text::cut_bytes;
 use callboard_message::{Failure, Message, Principal, RawMessage, RawObject};
+use callboard_rpc::serve::CredentialWatch;
 use callboard_runtime::{
     AccessItem, AgentRef, CallContext, Caller, has_ambiguous_names, inbound_policy,
 };
@@ -27,6 +29,8 @@ pub(super) const PLAY_RUNS_PER_PRINCIPAL_MAX: usize = 16;
 pub(super) const PLAY_RUNNING_MAX: usize = 4;
 /// Maximum duration of a call, questions included.
 const PLAY_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+/// Time for which a run is kept after its end.
+const RUN_KEPT_TIME: Duration = Duration::from_secs(15 * 60);
 /// Maximum duration of a list of tools, of a search in mail, and of sending mail.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum size of a result that is shown, in bytes. A longer one is cut.
@@ -46,6 +50,8 @@ struct Run {
     agent: String,
     tool: String,
     cancel: CancellationToken,
+    /// Cancelled when the run is forgotten before its time.
+    forgotten: CancellationToken,
     end: Mutex<Option<RunEnd>>,
 }
 
@@ -59,15 +65,23 @@ struct RunEnd {
 
 /// Calls that were begun at the console, oldest first.
 #[derive(Default)]
-pub(super) struct PlayRuns(Mutex<Vec<Arc<Run>>>);
+pub(super) struct PlayRuns(Arc<RunList>);
+
+type RunList = Mutex<Vec<Arc<Run>>>;
 
 impl Run {
     fn is_running(&self) -> bool {
         self.end.lock().is_none()
     }
 
-    fn is_of(&self, principal: &Principal) -> bool {
+    /// Returns whether the run counts for a principal's limits.
+    fn counts_for(&self, principal: &Principal) -> bool {
         self.owner.kind == principal.kind && self.owner.id == principal.id
+    }
+
+    /// Returns whether a principal may read the run: it has the credential's scopes too.
+    fn is_of(&self, principal: &Principal) -> bool {
+        *self.owner == *principal
     }
 
     fn view(&self) -> PlayRun {
@@ -87,7 +101,8 @@ impl Run {
 }
 
 impl PlayRuns {
-    /// Begins to call a tool in the background, and returns the id of the run.
+    /// Begins to call a tool in the background, and returns the id of the run. It is cancelled when the credential of
+    /// `watch` is revoked.
     ///
     /// # Errors
     /// `Overloaded` if too many calls of the principal run, or too many of all.
@@ -97,6 +112,7 @@ impl PlayRuns {
         tool: &str,
         arguments: Map<String, Value>,
         owner: &Arc<Principal>,
+        mut watch: CredentialWatch,
     ) -> Result<String, Failure> {
         let run = Arc::new(Run {
             id: random_token(),
@@ -104,32 +120,46 @@ impl PlayRuns {
             agent: agent.to_string(),
             tool: tool.to_owned(),
             cancel: CancellationToken::new(),
+            forgotten: CancellationToken::new(),
             end: Mutex::new(None),
         });
         self.add(run.clone())?;
         let id = run.id.clone();
+        let runs = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let began = Instant::now();
-            let calling = call_tool(&agent, &run, arguments);
-            let reply = run.cancel.run_until_cancelled(calling).await;
-            let reply =
-                reply.unwrap_or_else(|| Err(Failure::cancelled("it was cancelled at the console")));
+            let cancelled = async {
+                tokio::select! {
+                    () = run.cancel.cancelled() => "it was cancelled at the console",
+                    () = watch.wait_revoked() => {
+                        run.cancel.cancel();
+                        "the credential that began it was revoked or has expired"
+                    }
+                }
+            };
+            let reply = tokio::select! {
+                reply = call_tool(&agent, &run, arguments) => reply,
+                why = cancelled => Err(Failure::cancelled(why)),
+            };
             let ms = began.elapsed().as_secs_f64() * 1_000.0;
             *run.end.lock() = Some(RunEnd::of(reply, ms));
+            let (id, forgotten) = (run.id.clone(), run.forgotten.clone());
+            drop((agent, run));
+            forgotten.run_until_cancelled(forget_later(runs, id)).await;
         });
         Ok(id)
     }
 
     fn add(&self, run: Arc<Run>) -> Result<(), Failure> {
         let mut runs = self.0.lock();
-        let own = |other: &&Arc<Run>| other.is_of(&run.owner);
+        let own = |other: &&Arc<Run>| other.counts_for(&run.owner);
         if runs.iter().filter(own).filter(|r| r.is_running()).count() >= PLAY_RUNNING_MAX {
             return Err(Failure::overloaded(format!(
                 "{PLAY_RUNNING_MAX} of your calls run already: wait for one, or cancel it"
             )));
         }
         if runs.iter().filter(own).count() >= PLAY_RUNS_PER_PRINCIPAL_MAX {
-            forget_oldest(&mut runs, |other| other.is_of(&run.owner));
+            forget_oldest(&mut runs, |other| other.counts_for(&run.owner));
         }
         if runs.len() >= PLAY_RUNS_MAX && !forget_oldest(&mut runs, |_| true) {
             return Err(Failure::overloaded(
@@ -175,12 +205,29 @@ impl PlayRuns {
     }
 }
 
+/// Forgets a run that has ended after [`RUN_KEPT_TIME`].
+async fn forget_later(runs: Weak<RunList>, id: String) {
+    tokio::time::sleep(RUN_KEPT_TIME).await;
+    if let Some(runs) = runs.upgrade() {
+        runs.lock().retain(|run| run.id != id);
+    }
+}
+
+/// Returns a text without the part beyond [`RESULT_BYTES_MAX`].
+fn cut(mut text: String) -> String {
+    text.truncate(cut_bytes(&text, RESULT_BYTES_MAX).len());
+    text.shrink_to_fit();
+    text
+}
+
 /// Forgets the oldest run that has ended, of those that `is_meant` holds for. Returns whether there was one.
 fn forget_oldest(runs: &mut Vec<Arc<Run>>, is_meant: impl Fn(&Run) -> bool) -> bool {
     let oldest = runs
         .iter()
         .position(|run| !run.is_running() && is_meant(run));
-    oldest.map(|at| drop(runs.remove(at))).is_some()
+    oldest
+        .map(|at| runs.remove(at).forgotten.cancel())
+        .is_some()
 }
 
 impl RunEnd {
@@ -192,17 +239,15 @@ impl RunEnd {
                 return Self {
                     ms,
                     outcome: failure.kind.to_string(),
-                    text: failure.message,
-                    raw,
+                    text: cut(failure.message),
+                    raw: cut(raw),
                 };
             }
         };
         let value: Value = serde_json::from_str(reply.get()).unwrap_or_default();
         let is_error = value.get("isError") == Some(&Value::Bool(true));
-        let mut raw = serde_json::to_string_pretty(&value).unwrap_or_default();
-        raw.truncate(raw.floor_char_boundary(RESULT_BYTES_MAX));
-        let mut text = result_text(&value).unwrap_or_else(|| raw.clone());
-        text.truncate(text.floor_char_boundary(RESULT_BYTES_MAX));
+        let raw = cut(serde_json::to_string_pretty(&value).unwrap_or_default());
+        let text = cut(result_text(&value).unwrap_or_else(|| raw.clone()));
         Self {
             ms,
             outcome: if is_error { "tool_error" } else { "ok" }.to_owned(),
@@ -364,6 +409,7 @@ mod tests {
             agent: "agent".to_owned(),
             tool: "tool".to_owned(),
             cancel: CancellationToken::new(),
+            forgotten: CancellationToken::new(),
             end: Mutex::new(None),
         })
     }
@@ -385,18 +431,41 @@ mod tests {
         }
         assert!(runs.add(run("a")).is_err());
         runs.0.lock().iter().for_each(|run| end(run));
-        let first = runs.0.lock()[1].id.clone();
+        let first = runs.0.lock()[1].clone();
         for _ in 0..PLAY_RUNS_PER_PRINCIPAL_MAX - PLAY_RUNNING_MAX {
             let run = run("a");
             runs.add(run.clone()).unwrap();
             end(&run);
         }
         let a = Principal::agent("a");
-        assert!(runs.find(&first, &a).is_some());
+        assert!(runs.find(&first.id, &a).is_some() && !first.forgotten.is_cancelled());
         runs.add(run("a")).unwrap();
-        assert!(runs.find(&first, &a).is_none());
+        assert!(runs.find(&first.id, &a).is_none() && first.forgotten.is_cancelled());
         assert!(runs.find(&other.id, &a).is_none());
         assert!(runs.find(&other.id, &other.owner).is_some());
+    }
+
+    /// Goal: a result is read by the principal that asked for it alone, with the scopes that it had then, and is forgotten
+    /// after its time. Method: others, other scopes; paused time on both sides.
+    #[tokio::test(start_paused = true)]
+    async fn runs_are_for_their_owner() {
+        let (runs, run) = (PlayRuns::default(), run("a"));
+        runs.add(run.clone()).unwrap();
+        end(&run);
+        let a = Principal::agent("a");
+        let other_scopes = Principal {
+            scopes: vec!["console.act".to_owned()],
+            ..a.clone()
+        };
+        for other in [Principal::agent("b"), other_scopes] {
+            assert!(runs.find(&run.id, &other).is_none());
+            assert!(runs.latest("agent", "tool", &other).is_none());
+        }
+        let forgotten = tokio::spawn(forget_later(Arc::downgrade(&runs.0), run.id.clone()));
+        tokio::time::sleep(RUN_KEPT_TIME - Duration::from_secs(1)).await;
+        assert!(runs.find(&run.id, &a).is_some());
+        forgotten.await.unwrap();
+        assert!(runs.find(&run.id, &a).is_none());
     }
 
     /// Goal: results are shown as what they are. Method: one of each kind.

@@ -19,7 +19,8 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::ConsoleState;
-use super::access::ConsoleClient;
+use super::access::{ConsoleClient, Role};
+use super::form::FORM_VALUES_MAX;
 use super::pages::{self, PageFrame};
 use crate::monitor::view::Overview;
 
@@ -27,8 +28,10 @@ use crate::monitor::view::Overview;
 const BODY_BYTES_MAX: usize = 256 * 1024;
 /// Time within which the body of a request must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of fields of a form, and of parameters of a query. Further ones are left out.
-const FIELDS_MAX: usize = 512;
+/// Maximum number of fields of a form: its values, and those that all forms have. A form with more is refused.
+const FIELDS_MAX: usize = FORM_VALUES_MAX + 16;
+/// Maximum number of parameters of a query. Further ones are left out.
+const PARAMETERS_MAX: usize = 64;
 /// Media type of forms.
 const FORM: &str = "application/x-www-form-urlencoded";
 const HTML: &str = "text/html; charset=utf-8";
@@ -61,7 +64,7 @@ impl Fields {
     pub(super) fn of_query(query: &str) -> Self {
         let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
         Self {
-            pairs: pairs.take(FIELDS_MAX).collect(),
+            pairs: pairs.take(PARAMETERS_MAX).collect(),
             values: None,
         }
     }
@@ -70,7 +73,7 @@ impl Fields {
     /// a form by name.
     ///
     /// # Errors
-    /// Those of [`guard::read_json`]; 422 for JSON that isn't an object.
+    /// Those of [`guard::read_json`]; 422 for JSON that isn't an object, and for too many fields.
     pub(super) async fn of_body(
         request: &HttpRequest,
         payload: Payload,
@@ -82,11 +85,7 @@ impl Fields {
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.to_ascii_lowercase().starts_with(JSON));
         if !is_json {
-            let pairs = form_urlencoded::parse(&body).into_owned();
-            return Ok(Self {
-                pairs: pairs.take(FIELDS_MAX).collect(),
-                values: None,
-            });
+            return Self::of_form(&body);
         }
         let mut members: Map<String, Value> = serde_json::from_slice(&body)
             .map_err(|_| ConsoleError::invalid("the body must be a JSON object"))?;
@@ -103,6 +102,20 @@ impl Fields {
         Ok(Self {
             pairs: pairs.collect(),
             values,
+        })
+    }
+
+    fn of_form(body: &[u8]) -> Result<Self, ConsoleError> {
+        let pairs = form_urlencoded::parse(body).into_owned();
+        let pairs: Vec<_> = pairs.take(FIELDS_MAX + 1).collect();
+        if pairs.len() > FIELDS_MAX {
+            return Err(ConsoleError::invalid(format!(
+                "the form has more than {FIELDS_MAX} fields: send fewer"
+            )));
+        }
+        Ok(Self {
+            pairs,
+            values: None,
         })
     }
 
@@ -137,12 +150,39 @@ pub(super) struct ConsoleRequest<'a> {
     pub(super) query: Fields,
     /// Fields of the body; none for a route without one.
     pub(super) body: Fields,
+    /// Number of questions that wait in the inboxes of people.
+    pub(super) inbox_questions: usize,
 }
 
 impl ConsoleRequest<'_> {
     /// Returns a part of the path, such as `id`; empty if the route has none.
     pub(super) fn path_part(&self, name: &str) -> &str {
         self.request.match_info().get(name).unwrap_or_default()
+    }
+
+    /// Checks that the client has a role.
+    ///
+    /// # Errors
+    /// 403 if it hasn't, with the scope that it lacks.
+    pub(super) fn require(&self, role: Role) -> Result<(), ConsoleError> {
+        if self.client.has(role) {
+            return Ok(());
+        }
+        let scope = role.scope().unwrap_or_default();
+        let name = callboard_runtime::visible(&self.client.principal.id);
+        let access = &self.console.access.access;
+        let challenge = guard::scope_challenge(self.request, access, scope);
+        let error = ConsoleError::denied(format!(
+            "{name} lacks the scope {scope}, which this needs: ask the operator for a key with it (`callboard keys add NAME --scope {scope}`)"
+        ));
+        Err(error.with_challenge(challenge))
+    }
+
+    /// Returns the summary of the node, with the questions in the inboxes of people.
+    pub(super) fn overview(&self) -> Overview {
+        let mut overview = self.console.monitor.overview();
+        overview.questions += self.inbox_questions;
+        overview
     }
 
     /// Renders a page for the client.
@@ -155,7 +195,7 @@ impl ConsoleRequest<'_> {
         status: StatusCode,
         render: impl FnOnce(&PageFrame<'_>) -> Markup,
     ) -> HttpResponse {
-        let overview: Overview = self.console.monitor.overview();
+        let overview = self.overview();
         let viewer = self.client.viewer();
         let frame = PageFrame {
             overview: &overview,
@@ -179,10 +219,10 @@ impl ConsoleRequest<'_> {
         json_body(StatusCode::OK, &body)
     }
 
-    /// Returns the response to a request that failed.
+    /// Returns the response to a request that failed: a page if its reader may see the node, which its frame shows.
     pub(super) fn failed(&self, error: ConsoleError) -> HttpResponse {
         let is_page = error.status != StatusCode::UNAUTHORIZED && wants_page(self.request);
-        if !is_page {
+        if !is_page || !self.client.has(Role::Read) {
             return error.respond(self.request);
         }
         let title = error.status.canonical_reason().unwrap_or("Error");
@@ -375,4 +415,19 @@ fn accepts(request: &HttpRequest, kind: &str) -> bool {
     let accepted = request.headers().get(ACCEPT);
     let accepted = accepted.and_then(|value| value.to_str().ok());
     accepted.is_some_and(|accepted| accepted.contains(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no field of a form is left out in silence. Method: as many as are allowed, and one more.
+    #[test]
+    fn fields_are_bounded() {
+        let form = |count: usize| vec!["v.f=1"; count].join("&").into_bytes();
+        let whole = Fields::of_form(&form(FIELDS_MAX)).unwrap();
+        assert_eq!(whole.pairs().len(), FIELDS_MAX);
+        let refused = Fields::of_form(&form(FIELDS_MAX + 1)).err().unwrap();
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, SET_COOKIE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, SET_COOKIE,
 };
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::AccessControl;
-use callboard_rpc::serve::{guard, idle_timeout};
+use callboard_rpc::serve::idle_timeout;
 use callboard_runtime::AuditEntry;
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ use super::request::{
     ConsoleError, ConsoleRequest, Fields, html, redirect, text, with_security_headers,
 };
 use super::screens::{Page, PagePart, show_page, show_part};
+use super::views;
 
 /// Maximum time of the store to answer whether the node is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,6 +59,14 @@ struct Route {
     path: &'static str,
     role: Role,
     endpoint: Endpoint,
+}
+
+impl Route {
+    /// Returns whether the route answers a method. A `HEAD` is answered as a `GET`, whose body the server leaves out.
+    fn has_method(&self, method: &Method) -> bool {
+        let is_head = *method == Method::HEAD && self.endpoint != Endpoint::Feed;
+        *method == *self.method || (is_head && self.method == "GET")
+    }
 }
 
 const fn get(path: &'static str, role: Role, endpoint: Endpoint) -> Route {
@@ -161,7 +170,8 @@ const ROUTES: &[Route] = &[
         Endpoint::Json(JsonView::Approvals),
     ),
     get("/api/v1/view", Role::Read, Endpoint::Json(JsonView::Node)),
-    post("/do/answer", Role::Act, Endpoint::Action(Action::Answer)),
+    // Whoever may answer for a person needs no other right; questions of calls need more.
+    post("/do/answer", Role::Read, Endpoint::Action(Action::Answer)),
     post(
         "/do/approval",
         Role::Act,
@@ -228,20 +238,51 @@ pub(super) fn configure(config: &mut ServiceConfig, state: &Data<ConsoleState>) 
     config.service(others.to(unknown_path));
 }
 
-/// Handles a request to a path of the table.
+/// Handles a request to a path of the table. One that changes something runs to its end, also if its client has gone:
+/// what was done is in the audit.
 async fn handle(
     request: HttpRequest,
     payload: Payload,
     console: Data<ConsoleState>,
 ) -> HttpResponse {
-    let _busy = idle_timeout::track_request(&request);
     let path = request.match_pattern().unwrap_or_default();
     let mut routes = ROUTES.iter().filter(|route| route.path == path);
-    let done = match routes.find(|route| *request.method() == *route.method) {
-        Some(route) => handle_route(route, &request, payload, &console).await,
-        None => Err(ConsoleError::wrong_method()),
+    let Some(route) = routes.find(|route| route.has_method(request.method())) else {
+        return wrong_method(&request, &path);
     };
+    let handling = respond(route, request, payload, console);
+    if route.method != "POST" {
+        return handling.await;
+    }
+    let done = actix_web::rt::spawn(handling).await;
+    done.unwrap_or_else(|_| HttpResponse::InternalServerError().finish())
+}
+
+async fn respond(
+    route: &'static Route,
+    request: HttpRequest,
+    payload: Payload,
+    console: Data<ConsoleState>,
+) -> HttpResponse {
+    let _busy = idle_timeout::track_request(&request);
+    let done = handle_route(route, &request, payload, &console).await;
     with_security_headers(done.unwrap_or_else(|error| error.respond(&request)))
+}
+
+/// Returns the response to a request whose method its path doesn't have: 405, with those that it has.
+fn wrong_method(request: &HttpRequest, path: &str) -> HttpResponse {
+    let mut methods = Vec::new();
+    for route in ROUTES.iter().filter(|route| route.path == path) {
+        methods.push(route.method);
+        if route.has_method(&Method::HEAD) {
+            methods.push("HEAD");
+        }
+    }
+    let mut response = with_security_headers(ConsoleError::wrong_method().respond(request));
+    if let Ok(allowed) = HeaderValue::from_str(&methods.join(", ")) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
 }
 
 async fn unknown_path(request: HttpRequest, console: Data<ConsoleState>) -> HttpResponse {
@@ -279,14 +320,17 @@ async fn handle_route(
         client,
         query: Fields::of_query(request.query_string()),
         body: Fields::default(),
+        inbox_questions: 0,
     };
-    if !checked.client.has(route.role) {
-        let error = lacks_role(&checked, route.role);
-        // The frame of a page tells of the node too.
-        return match checked.client.has(Role::Read) {
-            true => Ok(checked.failed(error)),
-            false => Err(error),
-        };
+    let shows_node = !matches!(
+        route.endpoint,
+        Endpoint::Feed | Endpoint::Metrics | Endpoint::SignOut
+    );
+    if shows_node && checked.client.has(Role::Read) {
+        checked.inbox_questions = views::inbox_count(console).await;
+    }
+    if let Err(error) = check_roles(&checked, route) {
+        return Ok(checked.failed(error));
     }
     if *request.method() == Method::POST {
         checked.body = Fields::of_body(request, payload).await?;
@@ -310,15 +354,16 @@ async fn handle_route(
     Ok(done.unwrap_or_else(|error| checked.failed(error)))
 }
 
-fn lacks_role(request: &ConsoleRequest<'_>, role: Role) -> ConsoleError {
-    let scope = role.scope().unwrap_or_default();
-    let name = callboard_runtime::visible(&request.client.principal.id);
-    let access = &request.console.access.access;
-    let challenge = guard::scope_challenge(request.request, access, scope);
-    ConsoleError::denied(format!(
-        "{name} lacks the scope {scope}, which this needs: ask the operator for a key with it (`callboard keys add NAME --scope {scope}`)"
-    ))
-    .with_challenge(challenge)
+/// Checks that a client may use a route. Pages and their parts show the node, whatever else they show.
+///
+/// # Errors
+/// 403 for the first role that it lacks.
+fn check_roles(request: &ConsoleRequest<'_>, route: &Route) -> Result<(), ConsoleError> {
+    request.require(route.role)?;
+    match route.endpoint {
+        Endpoint::Page(_) | Endpoint::Part(_) => request.require(Role::Read),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether agents run and the store answers: 200 or 503, without a reason.

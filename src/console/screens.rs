@@ -6,13 +6,13 @@ use callboard_runtime::AgentRef;
 use maud::{Markup, PreEscaped};
 
 use super::access::Role;
-use super::json::unknown_call;
 use super::mail::mail_page;
 use super::pages::{self, MailPage, PlayPage};
 use super::play::list_tools;
 use super::request::{ConsoleError, ConsoleRequest, html};
+use super::tasks::task_with_parts;
 use super::views;
-use crate::monitor::view::{QuestionView, Timeline};
+use crate::monitor::view::QuestionView;
 
 /// Maximum number of calls in the live feed of a page.
 const FEED_CALLS_MAX: usize = 200;
@@ -65,7 +65,7 @@ pub(super) async fn show_page(
             request.page(|frame| pages::dashboard(frame, &agents, &calls, filter))
         }
         Page::Call => {
-            let timeline = timeline(request, request.path_part("id"))?;
+            let timeline = views::timeline(console, client, request.path_part("id"))?;
             request.page(|frame| pages::timeline(frame, &timeline))
         }
         Page::Questions => {
@@ -85,7 +85,8 @@ pub(super) async fn show_page(
             request.page(|frame| pages::tasks(frame, &tasks))
         }
         Page::Task => {
-            let found = views::task_with_parts(console, request.path_part("id")).await?;
+            let store = &*console.system().store().tasks;
+            let found = task_with_parts(store, request.path_part("id")).await?;
             request.page(|frame| pages::task(frame, &found.0, &found.1))
         }
         Page::Upstreams => {
@@ -122,14 +123,14 @@ pub(super) async fn show_part(
     let (console, client, query) = (request.console, &request.client, &request.query);
     let monitor = &console.monitor;
     Ok(match part {
-        PagePart::Counts => rendered(pages::counts(&monitor.overview())),
+        PagePart::Counts => rendered(pages::counts(&request.overview())),
         PagePart::Agents => rendered(pages::agents_table(&monitor.agents())),
         PagePart::Calls => {
             let calls = monitor.calls(query.text("filter"), FEED_CALLS_MAX);
             rendered(pages::calls_table(&calls))
         }
         PagePart::CallSteps => {
-            let timeline = timeline(request, query.text("call"))?;
+            let timeline = views::timeline(console, client, query.text("call"))?;
             rendered(pages::timeline_steps(&timeline))
         }
         PagePart::QuestionList => {
@@ -161,12 +162,6 @@ fn rendered(markup: Markup) -> HttpResponse {
     html(StatusCode::OK, markup)
 }
 
-fn timeline(request: &ConsoleRequest<'_>, call: &str) -> Result<Timeline, ConsoleError> {
-    let with_content = request.client.has(Role::Content);
-    let timeline = request.console.monitor.timeline(call, with_content);
-    timeline.ok_or_else(unknown_call)
-}
-
 fn unknown_run() -> ConsoleError {
     ConsoleError::not_found("there is no such run of yours: the latest are kept")
 }
@@ -187,14 +182,7 @@ async fn mail(request: &ConsoleRequest<'_>) -> Result<MailPage, ConsoleError> {
     let (query, client) = (&request.query, &request.client);
     let rooms = request.console.topology().mailrooms.clone();
     if rooms.is_empty() {
-        return Ok(MailPage {
-            rooms,
-            room: String::new(),
-            query: String::new(),
-            threads: Vec::new(),
-            messages: Vec::new(),
-            can_write: false,
-        });
+        return Ok(MailPage::default());
     }
     let room = mailroom(request, query.text("room"))?;
     let (words, thread) = (query.text("q"), query.text("thread"));

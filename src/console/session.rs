@@ -7,6 +7,7 @@ use std::time::Duration;
 use callboard_message::{Principal, encode_hex};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Maximum number of sessions. Beyond it, the one that was used least recently ends.
 pub(super) const SESSIONS_MAX: usize = 1_000;
@@ -15,7 +16,7 @@ pub(super) const SESSIONS_MAX: usize = 1_000;
 pub(super) const SESSIONS_PER_PRINCIPAL_MAX: usize = 50;
 /// Time after which a session ends.
 pub(super) const SESSION_TIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// Time without requests after which a session ends.
+/// Time without requests after which a session ends. Those that a page makes by itself don't count.
 pub(super) const SESSION_IDLE_TIME: Duration = Duration::from_secs(60 * 60);
 /// Size of the random ids of sessions and of their tokens against forged requests, in bytes.
 const TOKEN_BYTES: usize = 32;
@@ -30,12 +31,15 @@ pub(super) struct Session {
     pub(super) authorization: Vec<u8>,
     /// Principal of the credential.
     pub(super) principal: Arc<Principal>,
+    /// Cancelled when the session is ended. One whose time is over may not be ended yet: see [`Session::is_over`].
+    pub(super) ended: CancellationToken,
     began: Instant,
     used: Mutex<Instant>,
 }
 
 impl Session {
-    fn is_over(&self, now: Instant) -> bool {
+    /// Returns whether the session's time is over.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.began) >= SESSION_TIME
             || now.duration_since(*self.used.lock()) >= SESSION_IDLE_TIME
     }
@@ -65,11 +69,18 @@ impl Sessions {
             csrf: random_token(),
             authorization,
             principal,
+            ended: CancellationToken::new(),
             began: now,
             used: Mutex::new(now),
         });
         let mut open = self.0.lock();
-        open.retain(|_, session| !session.is_over(now));
+        open.retain(|_, session| {
+            let is_over = session.is_over(now);
+            if is_over {
+                session.ended.cancel();
+            }
+            !is_over
+        });
         let is_own = |other: &Session| {
             other.principal.kind == session.principal.kind
                 && other.principal.id == session.principal.id
@@ -84,22 +95,30 @@ impl Sessions {
         session
     }
 
-    /// Returns a session, which counts as used now; `None` if there is none, or it is over.
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+    /// Returns a session; `None` if there is none, or it is over. With `is_use` it counts as used now.
+    pub(super) fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
         let now = Instant::now();
         let mut open = self.0.lock();
         let session = open.get(id)?.clone();
         if session.is_over(now) {
-            open.remove(id);
+            end_session(&mut open, id);
             return None;
         }
-        *session.used.lock() = now;
+        if is_use {
+            *session.used.lock() = now;
+        }
         Some(session)
     }
 
     /// Ends a session.
     pub(super) fn end(&self, id: &str) {
-        self.0.lock().remove(id);
+        end_session(&mut self.0.lock(), id);
+    }
+}
+
+fn end_session(open: &mut HashMap<String, Arc<Session>>, id: &str) {
+    if let Some(session) = open.remove(id) {
+        session.ended.cancel();
     }
 }
 
@@ -108,7 +127,7 @@ fn end_oldest(open: &mut HashMap<String, Arc<Session>>, is_meant: impl Fn(&Sessi
     let meant = open.values().filter(|session| is_meant(session));
     let oldest = meant.min_by_key(|session| *session.used.lock());
     if let Some(id) = oldest.map(|session| session.id.clone()) {
-        open.remove(&id);
+        end_session(open, &id);
     }
 }
 
@@ -125,7 +144,8 @@ mod tests {
         sessions.begin(b"Bearer x".to_vec(), Arc::new(Principal::agent(name)))
     }
 
-    /// Goal: a session ends after its time, and without requests. Method: paused time, on both sides of each.
+    /// Goal: a session ends after its time, and without requests of its reader. Method: paused time, on both sides of each;
+    /// requests that are no use.
     #[tokio::test(start_paused = true)]
     async fn sessions_end() {
         let sessions = Sessions::default();
@@ -133,13 +153,17 @@ mod tests {
         let almost = SESSION_IDLE_TIME - Duration::from_secs(1);
         for _ in 0..12 {
             tokio::time::advance(almost).await;
-            assert!(sessions.find(&id).is_some());
+            assert!(sessions.find(&id, true).is_some());
         }
         tokio::time::advance(almost).await;
-        assert!(sessions.find(&id).is_none());
-        let id = begin(&sessions, "a").id.clone();
-        tokio::time::advance(SESSION_IDLE_TIME).await;
-        assert!(sessions.find(&id).is_none());
+        assert!(sessions.find(&id, true).is_none());
+        let session = begin(&sessions, "a");
+        tokio::time::advance(almost).await;
+        assert!(sessions.find(&session.id, false).is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!session.ended.is_cancelled());
+        assert!(sessions.find(&session.id, true).is_none());
+        assert!(session.ended.is_cancelled());
     }
 
     /// Goal: there are no more sessions than the limits, and those used last stay. Method: one more than each.
@@ -151,13 +175,14 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
             ids.push(begin(&sessions, "a").id.clone());
         }
-        assert!(sessions.find(&ids[0]).is_none() && sessions.find(&ids[1]).is_some());
+        assert!(sessions.find(&ids[0], true).is_none());
+        assert!(sessions.find(&ids[1], true).is_some());
         for n in 0..SESSIONS_MAX {
             tokio::time::advance(Duration::from_millis(1)).await;
             begin(&sessions, &format!("p{n}"));
         }
         assert_eq!(sessions.0.lock().len(), SESSIONS_MAX);
-        assert!(sessions.find(&ids[2]).is_none());
+        assert!(sessions.find(&ids[2], true).is_none());
     }
 
     /// Goal: only the whole token is taken, and no two are alike. Method: rows.
@@ -169,6 +194,7 @@ mod tests {
         assert!(!one.is_csrf(&other.csrf) && !one.is_csrf("") && !one.is_csrf(&one.csrf[1..]));
         assert!(one.id != other.id && one.id != one.csrf);
         sessions.end(&one.id);
-        assert!(sessions.find(&one.id).is_none());
+        assert!(sessions.find(&one.id, true).is_none());
+        assert!(one.ended.is_cancelled() && !other.ended.is_cancelled());
     }
 }

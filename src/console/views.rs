@@ -1,33 +1,22 @@
 //! Views that the console makes of the store, the inboxes of people and the topology, beside those of the node's monitor.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use callboard_person::{InboxRequest, inbox};
-use callboard_runtime::{
-    Approval, PinnedTool, Task, TaskFilter, TaskId, ToolVersion, approvals, pinned_tools, visible,
-};
+use callboard_runtime::{Approval, PinnedTool, ToolVersion, approvals, pinned_tools, visible};
 use serde_json::Value;
 
 use super::ConsoleState;
 use super::access::{ConsoleClient, Role};
 use super::pages::{ConnectTarget, TopologyPicture};
 use super::request::ConsoleError;
-use crate::monitor::view::{QuestionView, TaskView, ToolView, UpstreamView};
+use crate::monitor::view::{QuestionView, TaskView, Timeline, ToolView, UpstreamView};
 
 /// Beginning of the ids of questions that wait in the inbox of a person.
 pub(super) const INBOX_PREFIX: &str = "inbox:";
 /// Member of an upstream's state with the last lines of its program's standard error.
 const STDERR_MEMBER: &str = "stderr";
-/// Maximum number of tasks in a list: the newest ones.
-pub(super) const TASKS_SHOWN_MAX: usize = 500;
-/// Maximum number of parts of a task that are shown.
-const TASK_PARTS_MAX: usize = 200;
-/// Maximum number of tasks that a list examines: those that changed lately, in order of creation.
-const TASKS_SCANNED_MAX: usize = 20_000;
-/// Number of tasks that are read from the store at once.
-const TASK_PAGE: usize = 500;
-/// Time since its latest change for which a task is listed.
-const TASK_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum size of a tool's definition that is shown, in bytes. A larger one isn't.
 const DEFINITION_BYTES_MAX: usize = 64 * 1024;
 
@@ -37,7 +26,30 @@ pub(super) fn unix_ms(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the questions that wait: of calls, and in the inboxes of people; oldest first.
+/// Returns the timeline of a call. Requests and replies are for clients with the right to see contents, and only of agents
+/// whose texts may be shown now, whatever was recorded.
+///
+/// # Errors
+/// 404 if the call isn't kept.
+pub(super) fn timeline(
+    console: &ConsoleState,
+    client: &ConsoleClient,
+    call: &str,
+) -> Result<Timeline, ConsoleError> {
+    let found = console.monitor.timeline(call, client.has(Role::Content));
+    let mut timeline = found.ok_or_else(|| {
+        ConsoleError::not_found("there is no such call, or it is too long ago: the latest are kept")
+    })?;
+    for step in &mut timeline.steps {
+        if !(console.shown_agents)(&step.agent) {
+            (step.request, step.reply) = (None, None);
+        }
+    }
+    Ok(timeline)
+}
+
+/// Returns the questions that wait: of calls, and in the inboxes of people; oldest first. Text and form are there only for
+/// clients that may see them.
 ///
 /// # Errors
 /// Those of the store.
@@ -45,24 +57,36 @@ pub(super) async fn questions(
     console: &ConsoleState,
     client: &ConsoleClient,
 ) -> Result<Vec<QuestionView>, ConsoleError> {
-    // Who answers sees the form, also without the right to see the text.
-    let has_forms = client.has(Role::Content) || client.has(Role::Act);
-    let mut questions = console.monitor.questions(has_forms);
-    let waiting = inbox(&*console.system().store().kv, None).await;
-    let waiting = waiting.map_err(ConsoleError::of_store)?;
-    questions.extend(waiting.into_iter().map(inbox_view));
+    // The form has texts too.
+    let mut questions = console.monitor.questions(client.has(Role::Content));
     for question in &mut questions {
-        if !client.has(Role::Content) {
+        let is_shown = (console.shown_agents)(&question.agent);
+        if !is_shown {
             question.message.clear();
-        }
-        if !has_forms {
-            // Titles of fields are texts of the question.
             question.schema = Value::Null;
         }
-        question.can_answer &= client.has(Role::Act);
+        question.can_answer &= is_shown && client.has(Role::Act);
     }
+    let waiting = inbox_requests(console).await?;
+    questions.extend(waiting.iter().map(|request| inbox_view(request, client)));
     questions.sort_by_key(|question| question.at_ms);
     Ok(questions)
+}
+
+/// Returns the questions in the inboxes of all people.
+///
+/// # Errors
+/// Those of the store.
+async fn inbox_requests(console: &ConsoleState) -> Result<Arc<Vec<InboxRequest>>, ConsoleError> {
+    let reading = inbox(&*console.system().store().kv, None);
+    let waiting = console.inbox.get(reading).await;
+    waiting.map_err(ConsoleError::of_store)
+}
+
+/// Returns the number of questions in the inboxes of all people; 0 if the store doesn't answer.
+pub(super) async fn inbox_count(console: &ConsoleState) -> usize {
+    let waiting = inbox_requests(console).await;
+    waiting.map_or(0, |waiting| waiting.len())
 }
 
 /// Returns the states of the upstreams. The last lines of their programs' standard error are for clients with the right
@@ -78,17 +102,32 @@ pub(super) async fn upstreams(console: &ConsoleState, client: &ConsoleClient) ->
     upstreams
 }
 
-fn inbox_view(request: InboxRequest) -> QuestionView {
+/// Returns a question in an inbox. Its text and form are for whoever may answer for the person.
+fn inbox_view(request: &InboxRequest, client: &ConsoleClient) -> QuestionView {
+    let can_answer = client.may_answer_for(&request.person);
+    let (message, schema) = match can_answer {
+        true => (request.question.clone(), request.schema.clone()),
+        false => (String::new(), None),
+    };
     QuestionView {
         id: format!("{INBOX_PREFIX}{}", request.id),
         call: String::new(),
         at_ms: request.asked_s.saturating_mul(1_000),
         agent: visible(&request.requester),
         principal: visible(&request.person),
-        message: request.question,
-        schema: request.schema.unwrap_or_default(),
-        can_answer: true,
+        message,
+        schema: schema.unwrap_or_default(),
+        can_answer,
     }
+}
+
+/// Returns the tasks that changed within the last week, newest first.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn tasks(console: &ConsoleState) -> Result<Arc<Vec<TaskView>>, ConsoleError> {
+    let tasks = console.tasks.get(&*console.system().store().tasks).await;
+    tasks.map_err(ConsoleError::of_store)
 }
 
 /// Returns the uses of tools that wait for the client's approval, without their arguments if the client may not see
@@ -145,87 +184,6 @@ fn tool_view(upstream: &str, tool: &PinnedTool) -> ToolView {
         approved: definition(&tool.approved).unwrap_or_default(),
         offered: definition(&tool.offered).unwrap_or_default(),
         offered_hash: offered_hash.unwrap_or_default(),
-    }
-}
-
-/// Returns the tasks that changed within the last week, newest first, at most [`TASKS_SHOWN_MAX`].
-///
-/// # Errors
-/// Those of the store.
-pub(super) async fn tasks(console: &ConsoleState) -> Result<Vec<TaskView>, ConsoleError> {
-    let filter = TaskFilter {
-        since: SystemTime::now().checked_sub(TASK_TIME),
-        ..TaskFilter::default()
-    };
-    let mut tasks = list_tasks(console, filter, TASKS_SHOWN_MAX).await?;
-    tasks.reverse();
-    Ok(tasks)
-}
-
-/// Returns a task with its parts, in order of creation, at most [`TASK_PARTS_MAX`].
-///
-/// # Errors
-/// 404 if there is no such task; those of the store.
-pub(super) async fn task_with_parts(
-    console: &ConsoleState,
-    id: &str,
-) -> Result<(TaskView, Vec<TaskView>), ConsoleError> {
-    let unknown = || ConsoleError::not_found("there is no such task, or it isn't kept any more");
-    let id = TaskId::new(id).map_err(|_| unknown())?;
-    let task = console.system().store().tasks.get(&id).await;
-    let task = task.map_err(ConsoleError::of_store)?.ok_or_else(unknown)?;
-    let (mut parts, mut parents) = (Vec::new(), vec![id]);
-    // Parts of parts too, level by level.
-    while let Some(parent) = parents.pop() {
-        let left = TASK_PARTS_MAX - parts.len();
-        if left == 0 {
-            break;
-        }
-        let filter = TaskFilter {
-            parent: Some(parent),
-            ..TaskFilter::default()
-        };
-        let children = list_tasks(console, filter, left).await?;
-        let ids = children
-            .iter()
-            .filter_map(|task| TaskId::new(&*task.id).ok());
-        parents.extend(ids);
-        parts.extend(children);
-    }
-    Ok((task_view(&task), parts))
-}
-
-/// Returns the last `tasks_max` of the tasks that match a filter, in order of creation.
-async fn list_tasks(
-    console: &ConsoleState,
-    filter: TaskFilter,
-    tasks_max: usize,
-) -> Result<Vec<TaskView>, ConsoleError> {
-    let store = &console.system().store().tasks;
-    let (mut tasks, mut after, mut scanned) = (Vec::new(), 0, 0);
-    loop {
-        let page = store.list(filter.clone(), after, TASK_PAGE).await;
-        let (page, is_more) = page.map_err(ConsoleError::of_store)?;
-        scanned += page.len();
-        after = page.last().map_or(after, |task| task.number);
-        tasks.extend(page.iter().map(|task| task_view(task)));
-        tasks.drain(..tasks.len().saturating_sub(tasks_max));
-        if !is_more || page.is_empty() || scanned >= TASKS_SCANNED_MAX {
-            return Ok(tasks);
-        }
-    }
-}
-
-fn task_view(task: &Task) -> TaskView {
-    let parent = task.parent_id().map(|id| id.as_str().to_owned());
-    TaskView {
-        id: task.id.as_str().to_owned(),
-        parent: parent.unwrap_or_default(),
-        agent: visible(&task.agent),
-        owner: visible(task.owner.as_str()),
-        state: task.state.as_str().to_owned(),
-        created_ms: unix_ms(task.created),
-        changed_ms: unix_ms(task.updated),
     }
 }
 

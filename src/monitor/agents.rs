@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use callboard_runtime::{AgentSnapshot, AgentState, ExchangeEnd};
 
-use super::calls::shown;
 use super::names;
+use super::step::shown;
 use super::view::AgentView;
 
 /// Maximum number of agents whose calls are counted, by name. Calls of further ones aren't.
@@ -15,7 +15,7 @@ pub(crate) const AGENTS_SHOWN_MAX: usize = 1_000;
 
 /// Calls of an agent since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct CallCount {
+pub(super) struct CallCount {
     calls: u64,
     failures: u64,
 }
@@ -33,17 +33,21 @@ impl CallCounts {
         if name.is_empty() {
             return;
         }
-        if !self.by_name.contains_key(name) {
-            if self.by_name.len() >= AGENTS_COUNTED_MAX {
-                return;
-            }
-            self.by_name.insert(name.clone(), CallCount::default());
-        }
+        let failed = names::error_type(end.failure, end.is_tool_error).is_some();
         if let Some(count) = self.by_name.get_mut(name) {
-            let failed = names::error_type(end.failure, end.is_tool_error).is_some();
-            count.calls += 1;
-            count.failures += u64::from(failed);
+            count.add(failed);
+        } else if self.by_name.len() < AGENTS_COUNTED_MAX {
+            let mut count = CallCount::default();
+            count.add(failed);
+            self.by_name.insert(name.clone(), count);
         }
+    }
+
+    /// Returns the counts of agents, in their order; 0 for one without a name or calls.
+    pub fn of(&self, agents: &[AgentSnapshot]) -> Vec<CallCount> {
+        let names = agents.iter().map(|agent| agent.name.as_deref());
+        let counts = names.map(|name| name.and_then(|name| self.by_name.get(name)).copied());
+        counts.map(Option::unwrap_or_default).collect()
     }
 
     /// Returns the number of names that are counted.
@@ -51,51 +55,56 @@ impl CallCounts {
     pub fn counted(&self) -> usize {
         self.by_name.len()
     }
+}
 
-    /// Returns the views of agents: those of the topology by name, then others with a name, then those without by id; at
-    /// most [`AGENTS_SHOWN_MAX`]. `kinds` has the kinds in the topology by name.
-    pub fn views(
-        &self,
-        mut agents: Vec<AgentSnapshot>,
-        kinds: &HashMap<String, String>,
-    ) -> Vec<AgentView> {
-        sort(&mut agents, kinds);
-        agents.truncate(AGENTS_SHOWN_MAX);
-        let views = agents.into_iter().map(|agent| self.view(agent, kinds));
-        views.collect()
-    }
-
-    fn view(&self, agent: AgentSnapshot, kinds: &HashMap<String, String>) -> AgentView {
-        let name = agent.name.as_deref();
-        let count = name.and_then(|name| self.by_name.get(name));
-        let count = count.copied().unwrap_or_default();
-        let kind = name.and_then(|name| kinds.get(name).map(String::as_str));
-        AgentView {
-            id: agent.id.to_string(),
-            name: name.map(shown),
-            kind: kind.unwrap_or(agent.kind).to_owned(),
-            state: state_name(agent.state).to_owned(),
-            mailbox: agent.mailbox_depth,
-            mailbox_max: agent.mailbox_capacity,
-            in_flight: agent.in_flight,
-            handled: agent.handled,
-            restarts: agent.restarts,
-            last_error: agent.last_error.as_deref().map(shown),
-            calls: count.calls,
-            failures: count.failures,
-            parent: None,
-        }
+impl CallCount {
+    fn add(&mut self, failed: bool) {
+        self.calls += 1;
+        self.failures += u64::from(failed);
     }
 }
 
-/// Sorts agents: those of the topology first, then those with a name; by name, then id.
-pub(super) fn sort(agents: &mut [AgentSnapshot], kinds: &HashMap<String, String>) {
+/// Returns the view of an agent. `kinds` has the kinds in the topology by name.
+pub(super) fn view(
+    agent: AgentSnapshot,
+    count: CallCount,
+    kinds: &HashMap<String, String>,
+) -> AgentView {
+    let name = agent.name.as_deref();
+    let kind = name.and_then(|name| kinds.get(name).map(String::as_str));
+    AgentView {
+        id: agent.id.to_string(),
+        name: name.map(shown),
+        kind: kind.unwrap_or(agent.kind).to_owned(),
+        state: state_name(agent.state).to_owned(),
+        mailbox: agent.mailbox_depth,
+        mailbox_max: agent.mailbox_capacity,
+        in_flight: agent.in_flight,
+        handled: agent.handled,
+        restarts: agent.restarts,
+        last_error: agent.last_error.as_deref().map(shown),
+        calls: count.calls,
+        failures: count.failures,
+        parent: None,
+    }
+}
+
+/// Returns agents in the order of a list: those of the topology by name, then others with a name, then those without by id.
+pub(super) fn sorted(
+    agents: Vec<AgentSnapshot>,
+    kinds: &HashMap<String, String>,
+) -> Vec<AgentSnapshot> {
     let rank = |agent: &AgentSnapshot| match &agent.name {
-        Some(name) if kinds.contains_key(name) => 0,
+        Some(name) if kinds.contains_key(name) => 0_u8,
         Some(_) => 1,
         None => 2,
     };
-    agents.sort_by(|a, b| (rank(a), &a.name, a.id).cmp(&(rank(b), &b.name, b.id)));
+    let ranked = agents.into_iter().map(|agent| (rank(&agent), agent));
+    let mut ranked: Vec<(u8, AgentSnapshot)> = ranked.collect();
+    ranked.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
+        (rank_a, &a.name, a.id).cmp(&(rank_b, &b.name, b.id))
+    });
+    ranked.into_iter().map(|(_, agent)| agent).collect()
 }
 
 fn state_name(state: AgentState) -> &'static str {

@@ -1,11 +1,13 @@
 //! Metrics of a node in the format of Prometheus.
 //!
 //! Counters and histograms grow with the events. Gauges about agents are read when they are scraped. Labels are bounded
-//! twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most [`SERIES_MAX`] combinations of them.
+//! twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most [`SERIES_MAX`] combinations of them; agents
+//! within the node have limits of their own.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::FailureKind;
 use callboard_runtime::{
@@ -25,6 +27,8 @@ pub(crate) const LABEL_VALUES_MAX: usize = 200;
 /// Maximum number of combinations of label values in a metric. Further ones are counted with [`names::OTHER`] in each
 /// label.
 const SERIES_MAX: usize = 2_000;
+/// Maximum number of series that are found by one look-up. Beyond it, all are forgotten and looked up anew.
+const SERIES_CACHED_MAX: usize = 16_384;
 /// Maximum length of a label value, in bytes. Longer ones are counted as [`names::OTHER`].
 const LABEL_BYTES_MAX: usize = 256;
 /// Bounds of buckets below those of the conventions, in seconds, for calls that stay in the process.
@@ -56,10 +60,10 @@ impl LabelValues {
         (name, value)
     }
 
-    /// Returns a label with the value `text` if it has been seen, else [`names::OTHER`].
-    fn seen_label(&self, name: &'static str, text: &str) -> Label {
-        let known = self.by_label.get(name).and_then(|known| known.get(text));
-        (name, known.cloned().unwrap_or_else(|| names::OTHER.into()))
+    /// Returns a label with the value `text`; `None` if it hasn't been seen.
+    fn seen_label(&self, name: &'static str, text: &str) -> Option<Label> {
+        let known = self.by_label.get(name)?.get(text)?;
+        Some((name, known.clone()))
     }
 }
 
@@ -73,6 +77,14 @@ impl<M: Clone> Series<M> {
     fn new(metric: fn() -> M) -> Self {
         Self {
             family: Family::new_with_constructor(metric),
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Returns a part of the same metric with a limit of its own.
+    fn part(&self) -> Self {
+        Self {
+            family: self.family.clone(),
             seen: HashSet::new(),
         }
     }
@@ -97,14 +109,93 @@ fn duration_histogram() -> Histogram {
     Histogram::new(bounds.chain(names::DURATION_BOUNDS_S))
 }
 
+/// Facts about an exchange or question that choose its series.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SeriesKey<'a> {
+    kind: ExchangeKind,
+    protocol: &'static str,
+    method: &'static str,
+    error: &'static str,
+    agent: &'a str,
+    tool: Option<&'a str>,
+}
+
+/// Histogram with the key that chose it.
+struct CachedSeries {
+    kind: ExchangeKind,
+    protocol: &'static str,
+    method: &'static str,
+    error: &'static str,
+    agent: Box<str>,
+    tool: Option<Box<str>>,
+    histogram: Histogram,
+}
+
+impl CachedSeries {
+    fn new(key: &SeriesKey<'_>, histogram: Histogram) -> Self {
+        Self {
+            kind: key.kind,
+            protocol: key.protocol,
+            method: key.method,
+            error: key.error,
+            agent: key.agent.into(),
+            tool: key.tool.map(Into::into),
+            histogram,
+        }
+    }
+
+    fn key(&self) -> SeriesKey<'_> {
+        SeriesKey {
+            kind: self.kind,
+            protocol: self.protocol,
+            method: self.method,
+            error: self.error,
+            agent: &self.agent,
+            tool: self.tool.as_deref(),
+        }
+    }
+}
+
+/// Histograms by the hash of their keys, so that a known series is found without an allocation. Of two keys with the
+/// same hash the latest is kept.
+#[derive(Default)]
+struct SeriesCache {
+    hasher: RandomState,
+    by_hash: HashMap<u64, CachedSeries>,
+}
+
+impl SeriesCache {
+    fn hash(&self, key: &SeriesKey<'_>) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn get(&self, hash: u64, key: &SeriesKey<'_>) -> Option<&Histogram> {
+        let found = self.by_hash.get(&hash)?;
+        (found.key() == *key).then_some(&found.histogram)
+    }
+
+    fn insert(&mut self, hash: u64, series: CachedSeries) {
+        if self.by_hash.len() >= SERIES_CACHED_MAX {
+            self.by_hash.clear();
+        }
+        self.by_hash.insert(hash, series);
+    }
+}
+
 /// Counters and histograms of a node's events.
 pub(super) struct NodeMetrics {
+    /// Values of labels of exchanges with peers.
     labels: LabelValues,
+    /// Values of labels of agents within the node, so that many of them don't displace peers.
+    local_labels: LabelValues,
+    cache: SeriesCache,
     mcp_server: Series<Histogram>,
     mcp_client: Series<Histogram>,
     a2a_server: Series<Histogram>,
     a2a_client: Series<Histogram>,
     exchanges: Series<Histogram>,
+    /// Part of `exchanges` for messages between agents of the node.
+    local: Series<Histogram>,
     restarts: Series<Counter>,
     guard_decisions: Series<Counter>,
     policy_refusals: Series<Counter>,
@@ -115,13 +206,17 @@ pub(super) struct NodeMetrics {
 impl NodeMetrics {
     /// Creates metrics and the registry that shows them.
     pub fn new() -> (Self, Registry) {
+        let exchanges: Series<Histogram> = Series::new(duration_histogram);
         let metrics = Self {
             labels: LabelValues::default(),
+            local_labels: LabelValues::default(),
+            cache: SeriesCache::default(),
             mcp_server: Series::new(duration_histogram),
             mcp_client: Series::new(duration_histogram),
             a2a_server: Series::new(duration_histogram),
             a2a_client: Series::new(duration_histogram),
-            exchanges: Series::new(duration_histogram),
+            local: exchanges.part(),
+            exchanges,
             restarts: Series::new(Counter::default),
             guard_decisions: Series::new(Counter::default),
             policy_refusals: Series::new(Counter::default),
@@ -197,7 +292,7 @@ impl NodeMetrics {
                     "" => event.kind,
                     name => name,
                 };
-                let labels = vec![self.labels.label(label::AGENT, agent)];
+                let labels = vec![self.local_labels.label(label::AGENT, agent)];
                 self.restarts.with(labels).inc();
             }
             NodeEvent::Task { change, .. } => {
@@ -212,79 +307,103 @@ impl NodeMetrics {
     }
 
     fn record_exchange(&mut self, end: &ExchangeEnd) {
-        let exchange = &end.exchange;
+        let exchange = &*end.exchange;
         let error = names::error_type(end.failure, end.is_tool_error);
-        let is_tool = exchange.tool.is_some();
-        let method = names::method(&exchange.origin, &exchange.message, is_tool);
-        let mut labels = vec![
-            self.labels.label(label::AGENT, &exchange.agent),
-            self.labels
-                .label(label::ERROR_TYPE, error.unwrap_or_default()),
-        ];
-        let series = match (exchange.origin.protocol, exchange.kind) {
-            (names::PROTOCOL_MCP, ExchangeKind::Inbound) => &mut self.mcp_server,
-            (names::PROTOCOL_MCP, ExchangeKind::Outbound) => &mut self.mcp_client,
-            (names::PROTOCOL_A2A, ExchangeKind::Inbound) => &mut self.a2a_server,
-            (names::PROTOCOL_A2A, ExchangeKind::Outbound) => &mut self.a2a_client,
-            _ => &mut self.exchanges,
-        };
-        match (exchange.origin.protocol, exchange.kind) {
-            (protocol, ExchangeKind::Local) => {
-                labels.push(self.labels.label(label::PROTOCOL, protocol));
-                labels.push(self.labels.label(label::DIRECTION, "local"));
-            }
-            (names::PROTOCOL_MCP, _) => {
-                labels.push(self.labels.label(label::MCP_METHOD, method));
-                // A caller may name any tool: only one that has answered is known to exist.
-                labels.push(match exchange.tool.as_deref() {
-                    Some(tool) if error.is_none() => self.labels.label(label::TOOL, tool),
-                    Some(tool) => self.labels.seen_label(label::TOOL, tool),
-                    None => self.labels.label(label::TOOL, ""),
-                });
-            }
-            (names::PROTOCOL_A2A, _) => {
-                labels.push(self.labels.label(label::A2A_METHOD, method));
-            }
-            (protocol, kind) => {
-                let direction = match kind {
-                    ExchangeKind::Inbound => "inbound",
-                    _ => "outbound",
-                };
-                labels.push(self.labels.label(label::PROTOCOL, protocol));
-                labels.push(self.labels.label(label::DIRECTION, direction));
-            }
-        }
-        series.with(labels).observe(end.duration.as_secs_f64());
+        let tool = exchange.tool.as_deref();
+        self.observe(
+            &SeriesKey {
+                kind: exchange.kind,
+                protocol: exchange.origin.protocol,
+                method: names::method(&exchange.origin, &exchange.message, tool.is_some()),
+                error: error.unwrap_or_default(),
+                agent: &exchange.agent,
+                tool,
+            },
+            end.duration,
+        );
     }
 
     /// Records a question to an MCP client as a request. Those over other protocols are part of a reply.
     fn record_question(&mut self, end: &QuestionEnd) {
-        let question = &end.question;
+        let question = &*end.question;
         if question.origin.protocol != names::PROTOCOL_MCP {
             return;
         }
-        let method = names::question_method(&question.kind);
-        let error = end.failure.map(names::failure_name).unwrap_or_default();
-        let labels = vec![
-            self.labels.label(label::AGENT, &question.agent),
-            self.labels.label(label::ERROR_TYPE, error),
-            self.labels.label(label::MCP_METHOD, method),
-            self.labels.label(label::TOOL, ""),
+        self.observe(
+            &SeriesKey {
+                kind: ExchangeKind::Outbound,
+                protocol: names::PROTOCOL_MCP,
+                method: names::question_method(&question.kind),
+                error: end.failure.map(names::failure_name).unwrap_or_default(),
+                agent: &question.agent,
+                tool: None,
+            },
+            end.duration,
+        );
+    }
+
+    fn observe(&mut self, key: &SeriesKey<'_>, duration: Duration) {
+        let (hash, seconds) = (self.cache.hash(key), duration.as_secs_f64());
+        if let Some(histogram) = self.cache.get(hash, key) {
+            histogram.observe(seconds);
+            return;
+        }
+        let (histogram, is_lasting) = self.histogram(key);
+        histogram.observe(seconds);
+        let size = key.agent.len() + key.tool.map_or(0, str::len);
+        if is_lasting && size <= 2 * LABEL_BYTES_MAX {
+            self.cache.insert(hash, CachedSeries::new(key, histogram));
+        }
+    }
+
+    /// Returns the histogram of a key, and whether the key will always have this one.
+    fn histogram(&mut self, key: &SeriesKey<'_>) -> (Histogram, bool) {
+        let labels = match key.kind {
+            ExchangeKind::Local => &mut self.local_labels,
+            ExchangeKind::Inbound | ExchangeKind::Outbound => &mut self.labels,
+        };
+        let mut set = vec![
+            labels.label(label::AGENT, key.agent),
+            labels.label(label::ERROR_TYPE, key.error),
         ];
-        let duration = end.duration.as_secs_f64();
-        self.mcp_client.with(labels).observe(duration);
+        let mut is_lasting = true;
+        match (key.protocol, key.kind) {
+            (names::PROTOCOL_MCP, ExchangeKind::Inbound | ExchangeKind::Outbound) => {
+                set.push(labels.label(label::MCP_METHOD, key.method));
+                // A caller may name any tool: only one that has answered is known to exist.
+                let tool = match key.tool {
+                    Some(tool) if !key.error.is_empty() => labels.seen_label(label::TOOL, tool),
+                    tool => Some(labels.label(label::TOOL, tool.unwrap_or_default())),
+                };
+                is_lasting = tool.is_some();
+                set.push(tool.unwrap_or_else(|| (label::TOOL, names::OTHER.into())));
+            }
+            (names::PROTOCOL_A2A, ExchangeKind::Inbound | ExchangeKind::Outbound) => {
+                set.push(labels.label(label::A2A_METHOD, key.method));
+            }
+            (protocol, kind) => {
+                set.push(labels.label(label::PROTOCOL, protocol));
+                set.push(labels.label(label::DIRECTION, direction_name(kind)));
+            }
+        }
+        let series = match (key.protocol, key.kind) {
+            (_, ExchangeKind::Local) => &mut self.local,
+            (names::PROTOCOL_MCP, ExchangeKind::Inbound) => &mut self.mcp_server,
+            (names::PROTOCOL_MCP, ExchangeKind::Outbound) => &mut self.mcp_client,
+            (names::PROTOCOL_A2A, ExchangeKind::Inbound) => &mut self.a2a_server,
+            (names::PROTOCOL_A2A, ExchangeKind::Outbound) => &mut self.a2a_client,
+            (_, ExchangeKind::Inbound | ExchangeKind::Outbound) => &mut self.exchanges,
+        };
+        (series.with(set), is_lasting)
     }
 
     fn record_refusal(&mut self, refusal: &PolicyRefusal) {
-        let direction = match refusal.direction {
-            ExchangeKind::Inbound => "inbound",
-            _ => "outbound",
-        };
         let kind = names::failure_name(refusal.kind);
         let labels = vec![
             self.labels.label(label::AGENT, &refusal.agent),
             self.labels.label(label::ERROR_TYPE, kind),
-            self.labels.label(label::DIRECTION, direction),
+            self.labels
+                .label(label::DIRECTION, direction_name(refusal.direction)),
         ];
         self.policy_refusals.with(labels).inc();
         if refusal.kind == FailureKind::Blocked {
@@ -295,6 +414,14 @@ impl NodeMetrics {
             ];
             self.guard_decisions.with(labels).inc();
         }
+    }
+}
+
+fn direction_name(kind: ExchangeKind) -> &'static str {
+    match kind {
+        ExchangeKind::Inbound => "inbound",
+        ExchangeKind::Outbound => "outbound",
+        ExchangeKind::Local => "local",
     }
 }
 

@@ -5,9 +5,11 @@
 mod agents;
 mod calls;
 mod metrics;
+mod minute;
 pub(crate) mod names;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
+mod step;
 #[cfg(test)]
 mod tests;
 pub(crate) mod view;
@@ -19,15 +21,17 @@ use std::time::{Duration, Instant, SystemTime};
 use agents::CallCounts;
 use callboard_message::CallId;
 use callboard_runtime::{
-    Exchange, ExchangeEnd, ExchangeKind, NodeEvent, NodeEventOptions, NodeEventReader,
-    NodeEventsTaken, QuestionEvent, System, UpstreamChange, WaitingQuestion,
+    ExchangeEnd, ExchangeKind, NodeEvent, NodeEventOptions, NodeEventReader, NodeEventsTaken,
+    QuestionEvent, System, UpstreamChange, WaitingQuestion,
 };
-use calls::{CallTable, shown, shown_principal, unix_ms};
+use calls::{CallTable, call_lines};
 use futures::future::join_all;
 use metrics::{NodeMetrics, Scrape, metrics_text};
+use minute::LastMinute;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use step::{shown, shown_principal, unix_ms};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -36,9 +40,9 @@ use view::{AgentView, CallLine, NodeView, Overview, QuestionView, Timeline, Upst
 /// Time between two readings of the event stream.
 const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of events that are read before other tasks of the thread run.
-const EVENTS_PER_TURN_MAX: usize = 1_024;
-/// Maximum number of turns in one reading of the event stream.
-const TURNS_PER_POLL_MAX: usize = 64;
+const EVENTS_PER_TURN_MAX: usize = 64;
+/// Maximum number of turns in one reading of the event stream: enough for all events that it holds by default.
+const TURNS_PER_POLL_MAX: usize = 1_024;
 /// Minimum time between two changes of [`NodeMonitor::changes`].
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which [`NodeMonitor::changes`] changes without an event: fill of mailboxes and rates have none.
@@ -80,11 +84,14 @@ struct Monitor {
     /// Used by the reading task, and while a sink is added.
     sinks: Mutex<Vec<Box<dyn EventSink>>>,
     changes: watch::Sender<u64>,
+    /// Cancelled once the reading task has ended.
+    ended: CancellationToken,
 }
 
 /// Facts about calls, and counts.
 struct MonitorState {
     calls: CallTable,
+    last_minute: LastMinute,
     counts: CallCounts,
     metrics: NodeMetrics,
     /// Whether an upstream is connected, by name; only those that were connected or lost.
@@ -92,7 +99,7 @@ struct MonitorState {
     /// Names of the topology's upstreams.
     upstreams: Vec<String>,
     /// Kinds in the topology by the agent's name.
-    kinds: HashMap<String, String>,
+    kinds: Arc<HashMap<String, String>>,
     /// Whether something has changed since the last change was announced.
     is_changed: bool,
 }
@@ -102,11 +109,12 @@ impl MonitorState {
         let (metrics, registry) = NodeMetrics::new();
         let state = Self {
             calls: CallTable::default(),
+            last_minute: LastMinute::default(),
             counts: CallCounts::default(),
             metrics,
             upstreams_up: BTreeMap::new(),
             upstreams: Vec::new(),
-            kinds: HashMap::new(),
+            kinds: Arc::default(),
             is_changed: true,
         };
         (state, registry)
@@ -116,26 +124,28 @@ impl MonitorState {
         self.is_changed = true;
         self.metrics.record(&event);
         match event {
-            NodeEvent::ExchangeBegan(exchange) => self.calls.exchange_began(&exchange),
+            NodeEvent::ExchangeBegan(exchange) => self.calls.exchange_began(exchange),
             NodeEvent::ExchangeEnded(end) => self.exchange_ended(*end),
             NodeEvent::QuestionAsked(question) => self.calls.question_asked(question),
             NodeEvent::QuestionEnded(end) => self.calls.question_ended(&end),
-            NodeEvent::Refused { at, refusal } => self.calls.refused(at, &refusal),
+            NodeEvent::Refused { at, refusal } => self.calls.refused(at, *refusal),
             NodeEvent::Upstream { change, .. } => self.upstream_changed(*change),
             _ => {}
         }
     }
 
-    fn exchange_ended(&mut self, end: ExchangeEnd) {
-        let Exchange {
-            kind, call, agent, ..
-        } = &*end.exchange;
+    fn exchange_ended(&mut self, mut end: ExchangeEnd) {
+        let exchange = &end.exchange;
+        if exchange.kind == ExchangeKind::Inbound {
+            let ended_at = exchange.began_at + end.duration;
+            let failed = names::error_type(end.failure, end.is_tool_error).is_some();
+            self.last_minute.record(ended_at, end.duration, failed);
+        }
         // An upstream that is served itself passes each call on under its own name.
-        let is_passed_on = *kind == ExchangeKind::Outbound && self.calls.is_inbound(*call, agent);
+        let is_passed_on = self.calls.exchange_ended(&mut end);
         if !is_passed_on {
             self.counts.record(&end);
         }
-        self.calls.exchange_ended(end);
     }
 
     fn upstream_changed(&mut self, UpstreamChange { server, is_up }: UpstreamChange) {
@@ -160,7 +170,12 @@ impl NodeMonitor {
     ) -> Result<Self, NodeEventsTaken> {
         let reader = system.node_events().subscribe(options.events)?;
         let monitor = Self::new(system, options.node);
-        tokio::spawn(monitor.0.clone().read(reader, stop));
+        let reading = monitor.0.clone().read(reader, stop);
+        let ended = monitor.0.ended.clone().drop_guard();
+        tokio::spawn(async move {
+            reading.await;
+            drop(ended);
+        });
         Ok(monitor)
     }
 
@@ -175,7 +190,14 @@ impl NodeMonitor {
             registry,
             sinks: Mutex::new(Vec::new()),
             changes: watch::Sender::new(0),
+            ended: CancellationToken::new(),
         }))
+    }
+
+    /// Waits until the reading task has ended, after `stop` of [`Self::start`]: all events are counted, and the sinks
+    /// have been dropped.
+    pub async fn ended(&self) {
+        self.0.ended.cancelled().await;
     }
 
     /// Returns the system that is monitored.
@@ -207,7 +229,7 @@ impl NodeMonitor {
     /// Sets the kinds of agents in the topology by name.
     pub fn set_kinds(&self, kinds: HashMap<String, String>) {
         let mut state = self.0.state.lock();
-        state.kinds = kinds;
+        state.kinds = Arc::new(kinds);
         state.is_changed = true;
     }
 
@@ -215,7 +237,7 @@ impl NodeMonitor {
     pub fn overview(&self) -> Overview {
         let questions = self.question_ids().len();
         let state = self.0.state.lock();
-        let minute = state.calls.last_minute(SystemTime::now());
+        let minute = state.last_minute.summary(SystemTime::now());
         let away = state.upstreams_up.values().filter(|is_up| !**is_up);
         Overview {
             node: shown(&self.0.node),
@@ -234,20 +256,27 @@ impl NodeMonitor {
 
     /// Returns the agents in the order of the tree, at most [`agents::AGENTS_SHOWN_MAX`].
     pub fn agents(&self) -> Vec<AgentView> {
-        let agents = self.0.system.snapshot();
-        let state = self.0.state.lock();
-        state.counts.views(agents, &state.kinds)
+        let kinds = self.0.state.lock().kinds.clone();
+        let mut agents = agents::sorted(self.0.system.snapshot(), &kinds);
+        agents.truncate(agents::AGENTS_SHOWN_MAX);
+        let counts = self.0.state.lock().counts.of(&agents);
+        let views = agents.into_iter().zip(counts);
+        let views = views.map(|(agent, count)| agents::view(agent, count, &kinds));
+        views.collect()
     }
 
     /// Returns the latest exchanges with peers, newest first, at most `limit`. Each word of `filter` must occur in
-    /// principal, agent, target, outcome or trace.
+    /// principal, agent, target, protocol, outcome, call id or trace.
     pub fn calls(&self, filter: &str, limit: usize) -> Vec<CallLine> {
-        self.0.state.lock().calls.lines(filter, limit)
+        let calls = self.0.state.lock().calls.summaries();
+        call_lines(calls, filter, limit)
     }
 
     /// Returns the timeline of a call by its id; `None` if the call isn't kept.
     pub fn timeline(&self, call: &str, with_content: bool) -> Option<Timeline> {
-        self.0.state.lock().calls.timeline(call, with_content)
+        let id: CallId = call.parse().ok()?;
+        let call = self.0.state.lock().calls.record(id)?;
+        Some(call.timeline(with_content))
     }
 
     /// Returns the questions that wait, oldest first: those that can be answered at a console, and those that only the
@@ -296,14 +325,13 @@ impl NodeMonitor {
     pub fn metrics_text(&self) -> String {
         let system = &self.0.system;
         let questions = self.question_ids().len();
-        let mut snapshot = system.snapshot();
         let (kinds, upstreams) = {
             let state = self.0.state.lock();
             let up = state.upstreams_up.iter();
             let up: Vec<_> = up.map(|(name, is_up)| (name.to_string(), *is_up)).collect();
             (state.kinds.clone(), up)
         };
-        agents::sort(&mut snapshot, &kinds);
+        let snapshot = agents::sorted(system.snapshot(), &kinds);
         let scrape = Scrape {
             agents: &snapshot,
             kinds: &kinds,
@@ -333,16 +361,23 @@ impl Monitor {
         let mut polls = interval(EVENT_POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut announced_at = Instant::now();
+        let mut dropped = 0;
         loop {
             let is_stopped = tokio::select! {
                 _ = polls.tick() => false,
                 () = stop.cancelled() => true,
             };
+            // Before the stream is read: what was dropped by now came after what it holds.
+            let dropped_now = self.system.node_events().dropped();
             for _ in 0..TURNS_PER_POLL_MAX {
                 if self.read_turn(&mut reader) < EVENTS_PER_TURN_MAX {
                     break;
                 }
                 tokio::task::yield_now().await;
+            }
+            if dropped_now != dropped {
+                dropped = dropped_now;
+                self.forget_open();
             }
             self.sinks.lock().iter_mut().for_each(|sink| sink.flush());
             if self.announce(announced_at.elapsed()) {
@@ -372,6 +407,13 @@ impl Monitor {
             count += 1;
         }
         count
+    }
+
+    /// Takes note that events were dropped.
+    fn forget_open(&self) {
+        let mut state = self.state.lock();
+        state.calls.forget_open();
+        state.is_changed = true;
     }
 
     /// Announces a change if there is one and the last is long enough ago. Returns whether it did.

@@ -31,6 +31,8 @@ pub(crate) const OK: &str = "ok";
 pub(crate) const TOOL_ERROR: &str = "tool_error";
 /// Outcome of an exchange or question that hasn't ended.
 pub(crate) const RUNNING: &str = "running";
+/// Outcome of an exchange or question whose end may have been lost with other events.
+pub(crate) const UNKNOWN: &str = "unknown";
 /// Outcome of a call with a question that waits for its answer.
 pub(crate) const ASKS: &str = "asks";
 /// Outcome of a question that was answered and isn't an elicitation.

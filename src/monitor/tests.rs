@@ -4,7 +4,8 @@ use std::time::UNIX_EPOCH;
 
 use callboard_message::{FailureKind, Principal, PrincipalKind, TaskState, TraceContext};
 use callboard_runtime::{
-    Agent, AgentEvent, AgentRef, CallOrigin, Handlers, PolicyRefusal, QuestionEnd, TaskStateChange,
+    Agent, AgentEvent, AgentRef, CallOrigin, Exchange, Handlers, PolicyRefusal, QuestionEnd,
+    TaskStateChange,
 };
 
 use super::agents::{AGENTS_COUNTED_MAX, AGENTS_SHOWN_MAX};
@@ -223,8 +224,25 @@ fn list_of_calls() {
     assert_eq!(targets(""), ["write", "search"]);
     assert_eq!(targets("GitHub ok"), ["search"]);
     assert_eq!(targets("github blocked"), [""; 0]);
+    assert_eq!(targets("mcp"), ["search"]);
+    assert_eq!(targets(&refused.to_string()), ["write"]);
     assert_eq!(monitor.calls("", 1).len(), 1);
-    assert!(monitor.timeline(&own.to_string(), true).is_some());
+    let (call, trace) = (CallId::generate(), TraceContext::root());
+    let own = exchange(
+        ExchangeKind::Outbound,
+        (call, trace),
+        "jira",
+        Some("poll"),
+        0,
+    );
+    let own_call = own.call.to_string();
+    monitor.apply(NodeEvent::ExchangeBegan(own));
+    let kinds = ["poll", "write", "search"].map(|target| {
+        let lines = monitor.calls(target, 10);
+        lines.into_iter().map(|line| line.kind).collect::<String>()
+    });
+    assert_eq!(kinds, ["outbound", "refusal", "inbound"]);
+    assert!(monitor.timeline(&own_call, true).is_some());
 }
 
 /// Goal: each limit holds at one more, and a call that runs outlives those that have ended.
@@ -275,6 +293,59 @@ fn lost_ends_are_forgotten() {
     assert!(monitor.timeline(&last.call.to_string(), false).is_some());
 }
 
+/// Goal: what runs when events are dropped isn't shown as running for good, and an end that still comes counts. Method: a
+/// stream that has no room for the ends of a call and its question, read to its end.
+#[tokio::test]
+async fn open_calls_are_forgotten_after_dropped_events() {
+    let system = System::start(1).unwrap();
+    let options = MonitorOptions {
+        node: "bridge".to_owned(),
+        events: NodeEventOptions {
+            capacity: 2,
+            ..NodeEventOptions::default()
+        },
+    };
+    let stop = CancellationToken::new();
+    let monitor = NodeMonitor::start(&system, options, stop.clone()).unwrap();
+    let call = inbound("front", "create");
+    let asked = question(call.call, call.trace.child(), 1);
+    for event in [
+        NodeEvent::ExchangeBegan(call.clone()),
+        NodeEvent::QuestionAsked(asked),
+        ended(&call, 1, None),
+    ] {
+        system.node_events().emit(|| event);
+    }
+    stop.cancel();
+    let ending = tokio::time::timeout(Duration::from_secs(10), monitor.ended());
+    ending.await.unwrap();
+    let overview = monitor.overview();
+    assert_eq!(
+        (
+            overview.events_dropped,
+            overview.running,
+            overview.questions
+        ),
+        (1, 0, 0)
+    );
+    monitor.kept();
+    let timeline = monitor.timeline(&call.call.to_string(), false).unwrap();
+    assert_eq!(
+        (timeline.line.outcome.as_str(), timeline.line.ms),
+        ("unknown", None)
+    );
+    assert!(timeline.steps.iter().all(|step| step.outcome == "unknown"));
+    monitor.apply(ended(&call, 5, None));
+    let timeline = monitor.timeline(&call.call.to_string(), false).unwrap();
+    assert_eq!(
+        (timeline.line.outcome.as_str(), timeline.line.ms),
+        ("ok", Some(5.0))
+    );
+    let outcomes: Vec<_> = timeline.steps.iter().map(|step| &*step.outcome).collect();
+    assert_eq!(outcomes, ["ok", "unknown"]);
+    monitor.kept();
+}
+
 /// Goal: rate and percentile are those of the last minute.
 #[test]
 fn last_minute() {
@@ -284,7 +355,7 @@ fn last_minute() {
         let failure = (n == 0).then_some(FailureKind::Internal);
         monitor.apply(ended(&inbound("front", "t"), ms, failure));
     }
-    let summary = |now| monitor.0.state.lock().calls.last_minute(now);
+    let summary = |now| monitor.0.state.lock().last_minute.summary(now);
     let minute = summary(at(2_000));
     assert_eq!((minute.calls, minute.failures), (100, 1));
     assert!((1_000.0..=1_190.0).contains(&minute.p99_ms.unwrap()));
@@ -351,6 +422,37 @@ fn metrics_have_names_and_no_principals() {
     assert_eq!(monitor.overview().upstreams_away, 1);
     monitor.set_upstreams(vec!["github".to_owned()]);
     assert_eq!(monitor.overview().upstreams_away, 0);
+}
+
+/// Goal: many named agents don't push a peer into `other`, and a tool is named in failures once it has answered. Method:
+/// local messages to more agents than a label has values, then a peer; one tool that fails, answers and fails twice.
+#[test]
+fn labels_of_peers_have_room() {
+    let monitor = monitor();
+    for n in 0..=LABEL_VALUES_MAX {
+        let ids = (CallId::generate(), TraceContext::root());
+        let hop = exchange(ExchangeKind::Local, ids, &format!("agent-{n}"), None, 0);
+        monitor.apply(ended(&hop, 1, None));
+    }
+    for failure in [
+        Some(FailureKind::Denied),
+        None,
+        Some(FailureKind::Denied),
+        Some(FailureKind::Denied),
+    ] {
+        monitor.apply(ended(&inbound("jira", "create"), 1, failure));
+    }
+    let text = monitor.metrics_text();
+    let count = "mcp_server_operation_duration_seconds_count{agent=\"jira\",error_type=\"";
+    let tool = "mcp_method_name=\"tools/call\",gen_ai_tool_name=\"";
+    for line in [
+        format!("{count}denied\",{tool}other\"}} 1"),
+        format!("{count}\",{tool}create\"}} 1"),
+        format!("{count}denied\",{tool}create\"}} 2"),
+        "callboard_exchange_duration_seconds_count{agent=\"other\",error_type=\"\",protocol=\"\",direction=\"local\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
 }
 
 /// Goal: a call that an upstream passes on under its own name counts once; lists have the topology's agents first.
@@ -442,6 +544,14 @@ impl EventSink for CountingSink {
     }
 
     fn flush(&mut self) {}
+}
+
+/// Goal: one reading takes all that the stream holds by default, which [`Monitor::read`] relies on to know when ends are
+/// lost.
+#[test]
+fn one_reading_takes_a_full_stream() {
+    let read_max = EVENTS_PER_TURN_MAX * TURNS_PER_POLL_MAX;
+    assert!(read_max >= NodeEventOptions::default().capacity);
 }
 
 /// Goal: a turn of the reader is bounded, a sink gets each event, and changes are announced at most four times a second.

@@ -69,6 +69,9 @@ pub(crate) struct AgentView {
 pub(crate) struct CallLine {
     /// Id of the call, for the timeline.
     pub call: String,
+    /// Step by which it is shown: `inbound` for a call of a peer; `outbound` for a message that the node sent of its own
+    /// accord; `refusal` or `question` if nothing else is known.
+    pub kind: String,
     /// Time of the beginning.
     pub at_ms: u64,
     /// Kind and id of the principal, such as `api_key:alice`.
@@ -81,7 +84,7 @@ pub(crate) struct CallLine {
     pub protocol: String,
     /// Duration in milliseconds; `None` while it runs.
     pub ms: Option<f64>,
-    /// `running`, `asks`, `ok`, `tool_error`, or the kind of the failure.
+    /// `running`, `asks`, `ok`, `tool_error`, the kind of the failure, or `unknown` if its end may have been lost.
     pub outcome: String,
     /// Trace id, 32 hexadecimal digits.
     pub trace: String,

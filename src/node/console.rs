@@ -116,6 +116,16 @@ impl NodeConsole {
         }
     }
 
+    /// Reports as a warning that a changed topology declares a console that the node was started without.
+    pub(super) fn warn_if_added(topology: &Topology) {
+        let declared: Option<&ConsoleDeclaration> = topology.section();
+        if declared.is_some() {
+            tracing::warn!(
+                "the node was started without [console]: restart it to open the console"
+            );
+        }
+    }
+
     fn show(&self, node: &Node, topology: &Topology) {
         let served = served_topology(node, topology);
         let mut kinds: HashMap<String, String> = topology
@@ -136,15 +146,14 @@ impl NodeConsole {
     }
 }
 
-/// Returns the settings of the console of `topology` at `bind` as a text, to find changes.
+/// Returns the settings of the console of `topology` at `bind` as a text, to find changes that need a restart.
 fn settings(topology: &Topology, bind: SocketAddr) -> String {
     let declared: Option<&ConsoleDeclaration> = topology.section();
+    // `None` if the section is missing, also where the command line opens the console.
+    let declared_bind = declared.map(|declared| declared.bind);
     let declared = declared.cloned().unwrap_or_default();
     let listener = declared.listener(bind, topology.listeners.iter());
-    format!(
-        "{listener:?} {} {}",
-        declared.read_content, declared.answers
-    )
+    format!("{listener:?} {declared_bind:?} {}", declared.answers)
 }
 
 /// Returns what the console shows of a topology and of the node's open listeners.

@@ -1,6 +1,7 @@
 //! Monitor of a node's events, with the export of its traces and metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::DataClass;
 use callboard_runtime::{ContentFilter, NodeEventOptions, System};
@@ -18,6 +19,8 @@ pub(super) struct NodeMonitoring {
     monitor: NodeMonitor,
     /// Data classes of agents, which decide whose contents are shown.
     classes: DataClassRegistry,
+    /// Whether requests and replies are recorded.
+    reads_content: Arc<AtomicBool>,
     /// Cancelled after the node's calls have ended, so that their ends are still read.
     stop: CancellationToken,
     #[cfg(feature = "otlp")]
@@ -49,15 +52,16 @@ impl NodeMonitoring {
             return Ok(None);
         }
         let classes = DataClassRegistry::default();
-        classes.update(topology);
-        let declared: Option<&ConsoleDeclaration> = topology.section();
-        let reads_content = declared.is_some_and(|declared| declared.read_content);
+        classes.raise(topology);
+        let reads_content = Arc::new(AtomicBool::new(records_content(topology)));
         let filter = shown_agents(&classes);
+        let is_on = reads_content.clone();
+        let recorded: ContentFilter = Arc::new(move |agent| is_on.load(Relaxed) && filter(agent));
         let default = NodeEventOptions::default();
         let options = MonitorOptions {
             node: topology.name.clone(),
             events: NodeEventOptions {
-                content: reads_content.then_some(filter),
+                content: Some(recorded),
                 sample_ratio: sample_ratio.unwrap_or(default.sample_ratio),
                 ..default
             },
@@ -77,6 +81,7 @@ impl NodeMonitoring {
         Ok(Some(Self {
             monitor,
             classes,
+            reads_content,
             stop,
             #[cfg(feature = "otlp")]
             exporter,
@@ -93,19 +98,27 @@ impl NodeMonitoring {
         shown_agents(&self.classes)
     }
 
-    /// Takes over the data classes of a changed topology.
+    /// Takes over the data classes of a changed topology, and whether contents are recorded. Must be called before its
+    /// agents start.
     pub(super) fn update(&self, topology: &Topology) {
-        self.classes.update(topology);
+        self.classes.raise(topology);
+        self.reads_content.store(records_content(topology), Relaxed);
     }
 
     /// Reads the last events, and exports them.
     pub(super) async fn stop(self) {
         self.stop.cancel();
+        self.monitor.ended().await;
         #[cfg(feature = "otlp")]
         if let Some(exporter) = self.exporter {
             exporter.shutdown().await;
         }
     }
+}
+
+fn records_content(topology: &Topology) -> bool {
+    let declared: Option<&ConsoleDeclaration> = topology.section();
+    declared.is_some_and(|declared| declared.read_content)
 }
 
 fn shown_agents(classes: &DataClassRegistry) -> ContentFilter {

@@ -174,6 +174,16 @@ impl DataClassRegistry {
         *self.0.write() = topology.classes();
     }
 
+    /// Adds the classes of a topology, and keeps those that were known, the higher one of two: calls of agents that a
+    /// reload replaces go on.
+    pub(super) fn raise(&self, topology: &Topology) {
+        let mut classes = self.0.write();
+        for (id, class) in topology.classes() {
+            let known = classes.entry(id).or_insert(class);
+            *known = (*known).max(class);
+        }
+    }
+
     /// Returns the data class of an agent; for one that isn't declared, such as an aggregate, the highest of all that
     /// are.
     pub(super) fn class_or_highest(&self, agent: &str) -> DataClass {

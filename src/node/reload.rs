@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::agent_set::{drain_agents, running_bundle};
+use super::console::NodeConsole;
 use super::listen::{ListenerSockets, OpenListener, listener_at};
 use super::listener_servers::RetiredServers;
 use super::{Node, NodeError};
@@ -61,6 +62,9 @@ impl Node {
             started: planned.started_ids.len(),
             ..ReloadReport::default()
         };
+        if let Some(monitoring) = &self.monitoring {
+            monitoring.update(topology);
+        }
         let mut old = self.agents.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle).count();
         self.runner.start_if_needed(&self.system, topology);
@@ -99,11 +103,9 @@ impl Node {
             self.retiring_tasks.spawn_local(gone.close());
         }
         self.publish_addresses(topology);
-        if let Some(monitoring) = &self.monitoring {
-            monitoring.update(topology);
-        }
-        if let Some(console) = &self.console {
-            console.update(self, topology);
+        match &self.console {
+            Some(console) => console.update(self, topology),
+            None => NodeConsole::warn_if_added(topology),
         }
         self.retire_replaced(left, old);
         Ok(done)

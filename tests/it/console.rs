@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use futures::StreamExt;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kit::gateway::{
     KeyClient, MCP, NODE, address_of, end, is_refused, reloaded, said, script, server, started,
 };
-use crate::kit::{Home, Running, found, soon};
+use crate::kit::{Home, Running, found, soon, until};
 
 /// Table of the console's routes.
 const ROUTES: &str = include_str!("../../src/console/routes.rs");
@@ -56,8 +55,13 @@ struct Watched {
 impl Watched {
     async fn start(home: Home, console: &str) -> Self {
         let text = topology(&home, console);
-        let (node, listening) = started(&home, &text).await;
-        let mcp = address_of(&listening, "/up/mcp").to_owned();
+        Self::serve(home, &text, "/up/mcp").await
+    }
+
+    /// Serves a topology. The MCP address of a client ends with `mcp`.
+    async fn serve(home: Home, text: &str, mcp: &str) -> Self {
+        let (node, listening) = started(&home, text).await;
+        let mcp = address_of(&listening, mcp).to_owned();
         Self {
             console: address_of_console(&listening),
             home,
@@ -94,7 +98,8 @@ fn topology(home: &Home, console: &str) -> String {
     let upstream = script(home, "up", "me");
     format!(
         "{NODE}[store]\n[console]\nbind = \"127.0.0.1:0\"\n{console}{upstream}pin = \"trust-first\"\n\
-         [[agent]]\nkind = \"mailroom\"\nid = \"room\"\n{MCP}keys = \"keys.toml\"\n"
+         [[agent]]\nkind = \"mailroom\"\nid = \"room\"\nclass = \"internal\"\n\
+         {MCP}keys = \"keys.toml\"\n"
     )
 }
 
@@ -151,63 +156,123 @@ async fn key(home: &Home, name: &str, scopes: &[&str]) -> (KeyClient, String) {
     (client, key)
 }
 
-/// Goal: without the scope of a route nothing is seen and nothing is done; with it the route answers. Method: each
-/// route of the table without a credential, with a wrong key, with a key that has all scopes but the one, and with
-/// the one alone.
+/// Reads an event stream until it has a text.
+async fn until_event(feed: &mut Response, text: &str) {
+    let reading = async {
+        let mut read = String::new();
+        while let Some(chunk) = feed.chunk().await.unwrap() {
+            read += std::str::from_utf8(&chunk).unwrap();
+            if read.contains(text) {
+                return;
+            }
+        }
+        panic!("the stream ended without {text:?}: {read}");
+    };
+    soon(text, reading).await;
+}
+
+/// Waits for the end of an event stream.
+async fn until_end(mut feed: Response) {
+    let reading = async { while feed.chunk().await.unwrap().is_some() {} };
+    soon("the end of the stream", reading).await;
+}
+
+/// Routes that answer 404 without an id that is known.
+const NEEDS_ID: [&str; 6] = [
+    "/calls/{id}",
+    "/tasks/{id}",
+    "/part/timeline",
+    "/part/play-run",
+    "/api/v1/calls/{id}",
+    "/api/v1/tasks/{id}",
+];
+
+/// Keys about one role: with its scope and the one to read, with its scope alone, and with all others.
+struct RoleKeys {
+    role: &'static str,
+    with: KeyClient,
+    alone: KeyClient,
+    without: KeyClient,
+}
+
+impl RoleKeys {
+    async fn of_each(home: &Home) -> Vec<Self> {
+        let scopes = ["console.read", "console.content", "console.act"];
+        let mut keys = Vec::new();
+        for (role, scope) in ["Read", "Content", "Act"].into_iter().zip(scopes) {
+            let others: Vec<_> = scopes.into_iter().filter(|other| *other != scope).collect();
+            let with = match role {
+                "Read" => vec![scope],
+                _ => vec!["console.read", scope],
+            };
+            let name = |kind: &str| format!("{kind}-{}", role.to_lowercase());
+            keys.push(Self {
+                role,
+                with: KeyClient::new(home, &name("with"), &with).await,
+                alone: KeyClient::new(home, &name("alone"), &[scope]).await,
+                without: KeyClient::new(home, &name("without"), &others).await,
+            });
+        }
+        keys
+    }
+}
+
+/// Goal: without the scope of a route nothing is seen and nothing is done; with it the route answers. Pages need the scope to read too,
+/// and actions of a browser the token of its session. Method: each route of the table without a credential, with a session without token,
+/// with a key that has all scopes but the one, and with the one, alone and beside the one to read.
 #[tokio::test]
 async fn every_route_needs_its_scope() {
     let home = Home::new();
-    let scopes = [
-        ("Read", "console.read"),
-        ("Content", "console.content"),
-        ("Act", "console.act"),
-    ];
-    let mut with = Vec::new();
-    let mut without = Vec::new();
-    for (role, scope) in scopes {
-        let others = scopes.iter().map(|(_, other)| *other);
-        let others: Vec<_> = others.filter(|other| *other != scope).collect();
-        let name = role.to_lowercase();
-        with.push((role, key(&home, &format!("with-{name}"), &[scope]).await.0));
-        without.push((role, key(&home, &format!("no-{name}"), &others).await.0));
-    }
+    let keys = RoleKeys::of_each(&home).await;
+    let (_, ops) = key(&home, "ops", &["console.*"]).await;
     let watched = Watched::start(home, "").await;
+    let browser = Browser::sign_in(&watched, &ops).await;
     let routes = routes();
     assert!(routes.len() > 40, "the table isn't read: {}", routes.len());
     for Route { method, path, role } in routes {
-        let at = path.replace("{id}", "none").replace("{file}", "style.css");
-        let request = || {
-            let request = watched.request(method.clone(), &at);
-            match method == Method::POST {
-                true => request.form(&[("id", "none")]),
-                false => request,
-            }
+        let (at, is_post) = (format!("{method} {path}"), method == Method::POST);
+        let to = path.replace("{id}", "none").replace("{file}", "style.css");
+        let request = || match is_post {
+            true => watched.post(&to, &[("id", "none")]),
+            false => watched.get(&to),
         };
         let bare = sent(request()).await.status();
         if role == "Open" {
-            let public = bare.is_success() || path.starts_with("/log");
-            assert!(public, "{method} {path}: {bare}");
+            let expected = match is_post {
+                true => StatusCode::UNAUTHORIZED,
+                false => StatusCode::OK,
+            };
+            assert_eq!(bare, expected, "{at}");
             continue;
         }
-        assert_eq!(bare, StatusCode::UNAUTHORIZED, "{method} {path}");
-        let of = |keys: &[(&str, KeyClient)]| {
-            let found = keys.iter().find(|(known, _)| *known == role);
-            found.unwrap().1.signed(request())
-        };
-        let response = sent(of(&without)).await;
-        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{method} {path}");
+        assert_eq!(bare, StatusCode::UNAUTHORIZED, "{at}");
+        if is_post {
+            let forged = sent(browser.with_session(request())).await;
+            assert_eq!(forged.status(), StatusCode::FORBIDDEN, "{at}");
+        }
+        let keys = keys.iter().find(|keys| keys.role == role).unwrap();
+        let response = sent(keys.without.signed(request())).await;
+        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{at}");
         let challenge = response.headers()["www-authenticate"].to_str().unwrap();
         assert!(challenge.contains("insufficient_scope"), "{challenge}");
         let told = response.text().await.unwrap();
-        assert!(told.contains("lacks the scope"), "{method} {path}: {told}");
-        let allowed = sent(of(&with)).await.status();
-        let is_answered = match (&method, path.contains("{id}")) {
-            (&Method::POST, _) | (_, true) => {
-                allowed.is_client_error() && ![401, 403].contains(&allowed.as_u16())
-            }
-            _ => allowed.is_success() || allowed == StatusCode::NOT_FOUND,
-        };
-        assert!(is_answered, "{method} {path}: {allowed}");
+        assert!(told.contains("lacks the scope"), "{at}: {told}");
+        let is_page = !is_post && !path.starts_with("/api/");
+        if is_page && role != "Read" {
+            let alone = sent(keys.alone.signed(request())).await.status();
+            assert_eq!(alone, StatusCode::FORBIDDEN, "{at}");
+        }
+        let allowed = sent(keys.with.signed(request())).await.status();
+        match &*path {
+            // A question of a call needs more, one to a person less.
+            "/do/answer" => assert_eq!(allowed, StatusCode::FORBIDDEN, "{at}"),
+            _ if is_post => assert!(
+                allowed.is_client_error() && ![401, 403, 405].contains(&allowed.as_u16()),
+                "{at}: {allowed}"
+            ),
+            path if NEEDS_ID.contains(&path) => assert_eq!(allowed, StatusCode::NOT_FOUND, "{at}"),
+            _ => assert_eq!(allowed, StatusCode::OK, "{at}"),
+        }
     }
     let wrong = watched.get("/api/v1/view").bearer_auth("wrong");
     assert_eq!(sent(wrong).await.status(), StatusCode::UNAUTHORIZED);
@@ -262,6 +327,14 @@ async fn sessions_of_browsers() {
         assert_eq!(sent(request).await.status(), status);
     }
 
+    let mut feed = sent(browser.with_session(watched.get("/feed"))).await;
+    until_event(&mut feed, "event: change\n").await;
+    let out = watched.post("/logout", &[("csrf", &*browser.csrf)]);
+    let out = sent(browser.with_session(out)).await;
+    assert_eq!(out.status(), StatusCode::SEE_OTHER);
+    until_end(feed).await;
+
+    let browser = Browser::sign_in(&watched, &ops).await;
     let revoke = ["keys", "--keys", "keys.toml", "revoke", "ops"];
     assert_eq!(watched.home.run(&revoke).await.code, Some(0));
     let is_over = async || {
@@ -272,8 +345,8 @@ async fn sessions_of_browsers() {
     watched.end().await;
 }
 
-/// Goal: the event stream tells of changes, at most four times a second, and ends when its key is revoked; health is public and
-/// without details. Method: a call while a stream is open; the key is revoked.
+/// Goal: the event stream tells of a call that runs and of its end, and ends when its key is revoked; health is public and
+/// without details; a path tells its methods. Method: a call that waits while a stream is open; the key is revoked.
 #[tokio::test]
 async fn feed_and_health() {
     let home = Home::new();
@@ -284,28 +357,37 @@ async fn feed_and_health() {
         let response = sent(watched.get(path)).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert!(response.text().await.unwrap().len() < 16, "{path}");
+        let head = sent(watched.request(Method::HEAD, path)).await;
+        assert_eq!(head.status(), StatusCode::OK, "{path}");
+        assert!(head.text().await.unwrap().is_empty(), "{path}");
+    }
+    for (method, path, allowed) in [
+        (Method::HEAD, "/feed", "GET"),
+        (Method::PUT, "/questions", "GET, HEAD"),
+        (Method::DELETE, "/login", "GET, HEAD, POST"),
+    ] {
+        let refused = sent(watched.request(method, path)).await;
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(refused.headers()["allow"], allowed, "{path}");
     }
     let metrics = sent(ops.signed(watched.get("/metrics"))).await;
     let metrics = metrics.text().await.unwrap();
     assert!(metrics.contains("callboard_mailbox_depth"), "{metrics}");
     assert!(!metrics.contains("robot"), "{metrics}");
 
-    let mut feed = sent(ops.signed(watched.get("/feed"))).await.bytes_stream();
-    let mut next = async || {
-        let chunk = soon("an event", feed.next()).await;
-        chunk.map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap())
-    };
-    assert!(next().await.unwrap().starts_with("event: change\n"));
+    let mut feed = sent(ops.signed(watched.get("/feed"))).await;
+    until_event(&mut feed, "event: change\n").await;
     assert!(!robot.tools(&watched.mcp).await.is_empty());
-    assert_eq!(said(&robot.call(&watched.mcp, "who").await), "me");
-    assert!(next().await.unwrap().contains("\"change\":"));
+    let url = watched.mcp.clone();
+    let calling = tokio::spawn(async move { robot.call(&url, "wait").await });
+    until_event(&mut feed, "\"running\":1").await;
+    watched.home.write("go", "");
+    until_event(&mut feed, "\"running\":0").await;
+    assert_eq!(said(&soon("the answer", calling).await.unwrap()), "me");
     let revoke = ["keys", "--keys", "keys.toml", "revoke", "ops"];
     assert_eq!(watched.home.run(&revoke).await.code, Some(0));
-    let mut texts = Vec::new();
-    while let Some(text) = next().await {
-        texts.push(text);
-    }
-    assert!(texts.concat().contains("revoked"), "{texts:?}");
+    until_event(&mut feed, "revoked").await;
+    until_end(feed).await;
     watched.end().await;
 }
 
@@ -357,13 +439,7 @@ async fn questions_of_a_played_tool() {
         "{NODE}[store]\n[console]\nbind = \"127.0.0.1:0\"\nkeys = \"keys.toml\"\n[[upstream]]\nid = \"up\"\nera = \"legacy\"\n\
          command = [\"sh\", \"{script}\"]\nsupports_elicitation = true\n{MCP}"
     );
-    let (node, listening) = started(&home, &text).await;
-    let watched = Watched {
-        mcp: address_of(&listening, "/up/mcp").to_owned(),
-        console: address_of_console(&listening),
-        home,
-        node,
-    };
+    let watched = Watched::serve(home, &text, "/up/mcp").await;
     let fields = [("agent", "up"), ("tool", "ask")];
     let begun = sent(ops.signed(watched.post("/do/play", &fields))).await;
     assert_eq!(begun.status(), StatusCode::OK);
@@ -406,6 +482,89 @@ async fn questions_of_a_played_tool() {
     watched.end().await;
 }
 
+/// Goal: nothing that an agent with clinical data says is shown or waits here, whatever the scopes and the file say. Method: a call whose
+/// server asks; all scopes, contents recorded; the call ends although nobody answers.
+#[tokio::test]
+async fn clinical_texts_are_never_shown() {
+    let home = Home::new();
+    let (ops, _) = key(&home, "ops", &["console.*"]).await;
+    let robot = KeyClient::new(&home, "robot", &[]).await;
+    let script = home.write("asking.sh", &server(ASKING));
+    let text = format!(
+        "{NODE}[store]\n[console]\nbind = \"127.0.0.1:0\"\nread_content = true\n[[upstream]]\nid = \"up\"\nera = \"legacy\"\n\
+         class = \"clinical\"\ncommand = [\"sh\", \"{script}\"]\nsupports_elicitation = true\n{MCP}keys = \"keys.toml\"\n"
+    );
+    let watched = Watched::serve(home, &text, "/up/mcp").await;
+    assert!(!robot.tools(&watched.mcp).await.is_empty());
+    let params = json!({ "name": "ask", "arguments": { "word": "sesame" } });
+    robot.mcp(&watched.mcp, "tools/call", params).await;
+    let ended = async || {
+        let calls = watched.view(&ops, "calls?filter=ask%20robot").await;
+        let call = calls[0]["call"].as_str()?;
+        let timeline = watched.view(&ops, &format!("calls/{call}")).await;
+        timeline["line"]["ms"].is_number().then_some(timeline)
+    };
+    let timeline = found("the end of the call", ended).await.to_string();
+    let questions = watched.view(&ops, "questions").await.to_string();
+    for shown in [timeline, questions] {
+        let is_hidden = !shown.contains("sesame") && !shown.contains("Which name?");
+        assert!(is_hidden, "{shown}");
+    }
+    watched.end().await;
+}
+
+/// Goal: a person answers its own questions with no right but to read; others see that one waits. Method: an agent that asks a person; the
+/// person, and somebody who may see contents.
+#[tokio::test]
+async fn people_answer_their_own_questions() {
+    let home = Home::new();
+    let (alice, _) = key(&home, "alice", &["console.read", "person:alice"]).await;
+    let (bob, _) = key(&home, "bob", &["console.read", "console.content"]).await;
+    let robot = KeyClient::new(&home, "robot", &[]).await;
+    let text = format!(
+        "{NODE}[store]\n[console]\nbind = \"127.0.0.1:0\"\n[[agent]]\nkind = \"person\"\nid = \"alice\"\n\
+         {MCP}keys = \"keys.toml\"\n"
+    );
+    let watched = Watched::serve(home, &text, "/alice/mcp").await;
+    let url = watched.mcp.clone();
+    let calling = tokio::spawn(async move {
+        let arguments = json!({ "question": "Which drawer?" });
+        let params = json!({ "name": "ask", "arguments": arguments });
+        robot.mcp(&url, "tools/call", params).await
+    });
+    let question_of = async |reader: &KeyClient| {
+        let questions = watched.view(reader, "questions").await;
+        questions[0]["id"].as_str().map(|_| questions[0].clone())
+    };
+    let asked = found("the question", async || question_of(&alice).await).await;
+    assert_eq!(asked["message"], "Which drawer?");
+    assert_eq!(asked["can_answer"], true);
+    assert_eq!(watched.view(&bob, "overview").await["questions"], 1);
+    let hidden = question_of(&bob).await.unwrap();
+    assert_eq!(hidden["id"], asked["id"]);
+    assert_eq!(
+        (&hidden["message"], &hidden["schema"]),
+        (&json!(""), &Value::Null)
+    );
+    assert_eq!(hidden["can_answer"], false);
+    let answer = |key: &KeyClient, id: &Value| {
+        let values = json!({ "answer": "The top one" });
+        let body = json!({ "id": id, "action": "accept", "values": values });
+        key.signed(watched.request(Method::POST, "/do/answer").json(&body))
+    };
+    for (key, id, status) in [
+        (&bob, &asked["id"], StatusCode::NOT_FOUND),
+        (&alice, &json!("none"), StatusCode::FORBIDDEN),
+        (&alice, &asked["id"], StatusCode::OK),
+        (&alice, &asked["id"], StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(sent(answer(key, id)).await.status(), status);
+    }
+    let answered = soon("the answer", calling).await.unwrap();
+    assert!(answered.to_string().contains("The top one"), "{answered}");
+    watched.end().await;
+}
+
 fn address_of_console(listening: &[(String, String)]) -> String {
     let console = listening.iter().find(|(agent, _)| agent == "console");
     console.unwrap().1.clone()
@@ -429,13 +588,7 @@ async fn a_changed_tool_is_approved() {
         "{\"name\":\"who\",\"description\":\"new\",",
     );
     home.write("server.sh", &described);
-    let (node, listening) = started(&home, &text).await;
-    let watched = Watched {
-        mcp: address_of(&listening, "/up/mcp").to_owned(),
-        console: address_of_console(&listening),
-        home,
-        node,
-    };
+    let watched = Watched::serve(home, &text, "/up/mcp").await;
     assert_eq!(ops.tools(&watched.mcp).await, ["wait"]);
     assert!(is_refused(&ops.call(&watched.mcp, "who").await));
     let tools = watched.view(&ops, "tools").await;
@@ -453,8 +606,8 @@ async fn a_changed_tool_is_approved() {
     watched.end().await;
 }
 
-/// Goal: without keys the console opens on loopback, for reading alone; a reload leaves it open, and it shows what is new. Method: a
-/// node without keys, on both kinds of address.
+/// Goal: without keys the console opens on loopback, for reading alone; a reload leaves it open, and it shows what is new, and says that a
+/// declared console needs a restart. Method: a node without keys, on both kinds of address.
 #[tokio::test]
 async fn open_consoles_are_for_reading() {
     let home = Home::new();
@@ -490,5 +643,15 @@ async fn open_consoles_are_for_reading() {
     reloaded(&watched.home, &mut watched.node, &more).await;
     let page = sent(watched.get("/topology")).await.text().await.unwrap();
     assert!(page.contains("echo"), "{page}");
+
+    let declared = format!("{more}[console]\n");
+    reloaded(&watched.home, &mut watched.node, &declared).await;
+    let log = watched.home.path("stderr");
+    let is_told = || {
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("restart the node")
+    };
+    until("a warning that [console] needs a restart", is_told).await;
     watched.end().await;
 }

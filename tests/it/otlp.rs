@@ -15,8 +15,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::kit::gateway::said;
-use crate::kit::gateway::{end, server, started};
+use crate::kit::gateway::{MCP, end, is_refused, modern, said, server, started};
 use crate::kit::{Home, soon};
 
 /// Trace and span of a client of this test.
@@ -311,6 +310,72 @@ async fn question_across_protocols_is_one_trace() {
         let log = fs::read_to_string(home.path("stderr")).unwrap();
         assert!(!log.contains("s3cret"), "{log}");
     }
+}
+
+/// Cases of a server with one tool, which answers.
+const PLAIN_CASES: &str = r#"
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"who","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"who"'*) text "$id" ;;"#;
+
+/// Goal: each span has an id of its own, also if the node lists tools in the course of a call; the span of a call that a policy
+/// stops on its way out has that failure, not a cancellation. Method: calls without a list before them: of a tool behind
+/// one address of two upstreams, and of one that isn't approved.
+#[actix_web::test]
+async fn unlisted_and_refused_calls_have_spans() {
+    let receiver = OtlpReceiver::start();
+    let home = Home::new();
+    let script = home.write("server.sh", &server(PLAIN_CASES));
+    let upstream = |id: &str, more: &str| {
+        format!(
+            "[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\nenv = {{ NAME = \"done\" }}\n{more}"
+        )
+    };
+    let (plain, checked) = (
+        upstream("plain", ""),
+        upstream("checked", "pin = \"review\"\n"),
+    );
+    let rest = format!("[store]\n{plain}{checked}{MCP}agents = [\"plain\", \"checked\"]\n");
+    let file = node(&home, "front", &receiver, &rest);
+    let (front, listening) = started(&home, &file).await;
+    let call = async |place: usize, tool: &str| {
+        let params = json!({ "name": tool, "arguments": {} });
+        modern(&listening[place].1, "tools/call", params).await.1
+    };
+    assert_eq!(said(&call(0, "plain__who").await), "done");
+    let refused = call(2, "who").await;
+    assert!(is_refused(&refused), "{refused}");
+    end(front, &home).await;
+
+    let spans = receiver.spans();
+    let ids: HashSet<_> = spans.iter().map(|(_, span)| hex(&span.span_id)).collect();
+    assert_eq!(ids.len(), spans.len(), "two spans have one id: {spans:#?}");
+    // Of a span of a request to an upstream: trace and kind of failure.
+    let sent = |agent: &str| {
+        let is_sent = |span: &&Span| {
+            let name = text_of(&span.attributes, "gen_ai.agent.name");
+            span.kind() == SpanKind::Client
+                && span.name == "tools/call who"
+                && name.as_deref() == Some(agent)
+        };
+        let mut found = spans.iter().map(|(_, span)| span).filter(is_sent);
+        let span = found
+            .next()
+            .unwrap_or_else(|| panic!("{agent}: {spans:#?}"));
+        assert!(
+            found.next().is_none(),
+            "two requests to {agent}: {spans:#?}"
+        );
+        (hex(&span.trace_id), text_of(&span.attributes, "error.type"))
+    };
+    let (trace, error) = sent("plain");
+    assert_eq!(error, None);
+    let answered: Vec<_> = spans
+        .iter()
+        .filter(|(_, span)| hex(&span.trace_id) == trace)
+        .collect();
+    expect_connected(&answered, "");
+    assert_eq!(sent("checked").1.as_deref(), Some("denied"));
 }
 
 /// Each span's parent is another span, but for one whose parent is `root_parent`.

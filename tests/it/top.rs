@@ -22,6 +22,11 @@ const VIEWS: [(&str, &str); 8] = [
     ("approvals", "APPROVALS"),
 ];
 
+/// Sequence that switches to the other screen.
+const ENTER: &str = "\x1b[?1049h";
+/// Sequences that switch back, and show the cursor.
+const LEAVE: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
+
 /// A node with a console and an upstream, and the key of somebody who may look at it.
 struct Watched {
     home: Home,
@@ -142,6 +147,11 @@ async fn refusals_name_their_remedy() {
         (&["top", "ftp://127.0.0.1"][..], 2, "http://HOST:PORT"),
         (&["top", "--key-env", "NO_SUCH_KEY"][..], 2, "NO_SUCH_KEY"),
         (&["top", "--view", "nothing"][..], 2, "approvals"),
+        (
+            &["top", "192.0.2.1:9090", "--key-env", "PATH"][..],
+            2,
+            "https://",
+        ),
     ] {
         let failed = watched.home.run(arguments).await.with(code, remedy);
         failed.printing(code, "");
@@ -149,23 +159,31 @@ async fn refusals_name_their_remedy() {
     end(watched.node, &watched.home).await;
 }
 
-/// Goal: at a terminal the view stays until `q`, which leaves no trace. Method: a terminal in which the key is pressed once the agents
-/// are shown.
+/// Goal: at a terminal the view stays until `q`, which brings back the former screen and the cursor; keys that would leave it otherwise
+/// have no effect. Method: a terminal in which Ctrl-\ and Ctrl-Z are pressed once the agents are shown, and then `q`.
 #[tokio::test]
 async fn a_terminal_shows_the_node_until_q() {
     let watched = Watched::start().await;
     let mut terminal = terminal(&watched);
+    terminal.exp_string(ENTER).unwrap();
     terminal.exp_string("AGENTS").unwrap();
     terminal.exp_string("q quits").unwrap();
+    for key in ['\\', 'z'] {
+        terminal.send_control(key).unwrap();
+        terminal.exp_string("q quits").unwrap();
+    }
     terminal.send("q").unwrap();
     terminal.flush().unwrap();
-    terminal.exp_eof().unwrap();
+    let rest = terminal.exp_eof().unwrap();
+    for sequence in LEAVE {
+        assert!(rest.contains(sequence), "{sequence:?} {rest:?}");
+    }
     let ended = terminal.process().wait().unwrap();
     assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{ended:?}");
     end(watched.node, &watched.home).await;
 }
 
-/// Starts `callboard top` at a terminal. What it writes loses its escape codes.
+/// Starts `callboard top` at a terminal.
 fn terminal(watched: &Watched) -> PtySession {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
     command
@@ -178,9 +196,7 @@ fn terminal(watched: &Watched) -> PtySession {
         .env("CALLBOARD_KEY", &watched.key)
         .current_dir(watched.home.path(""));
     let wait = u64::try_from(SOON.as_millis()).unwrap();
-    let options = Options::new()
-        .timeout_ms(Some(wait))
-        .strip_ansi_escape_codes(true);
+    let options = Options::new().timeout_ms(Some(wait));
     let mut session = spawn_with_options(command, options).unwrap();
     session.process_mut().set_kill_timeout(Some(wait));
     session

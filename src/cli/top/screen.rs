@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn tables_share_a_screen() {
         let upstreams: Vec<_> = (0..9)
-            .map(|at| upstream(&format!("u{at}"), "open"))
+            .map(|at| upstream(&format!("u{at}"), "connected"))
             .collect();
         let view = json!({ "questions": [], "upstreams": upstreams });
         let whole = texts(&view, None, None);
@@ -186,13 +186,22 @@ mod tests {
         }
     }
 
-    /// Goal: something that is away stands out. Method: an upstream of each state.
+    /// Goal: an upstream that is away or disabled stands out, and no other. Method: an upstream of each state.
     #[test]
     fn alerts() {
-        let view = json!({ "upstreams": [upstream("a", "open"), upstream("b", "away")] });
+        use LineStyle::{Alert, Plain};
+        let states = [
+            ("connected", Plain),
+            ("connecting", Plain),
+            ("apart", Plain),
+            ("unknown", Plain),
+            ("away", Alert),
+            ("disabled", Alert),
+        ];
+        let upstreams = states.map(|(state, _)| upstream("a", state));
+        let view = json!({ "upstreams": upstreams });
         let lines = render(&view, UNIX_EPOCH, ScreenSize::default(), None).unwrap();
-        let styles: Vec<_> = lines.iter().map(|line| line.style).collect();
-        use LineStyle::{Alert, Heading, Plain, Title};
-        assert_eq!(styles, [Title, Heading, Plain, Alert]);
+        let styles: Vec<_> = lines.iter().map(|line| line.style).skip(2).collect();
+        assert_eq!(styles, states.map(|(_, style)| style));
     }
 }

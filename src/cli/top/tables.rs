@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_message::time::format_rfc3339;
+use callboard_message::time::{format_rfc3339, parse_rfc3339};
 use callboard_runtime::visible;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -238,7 +238,7 @@ fn mailbox_bar(messages: u32, capacity: u32) -> String {
 
 fn calls(calls: Vec<CallLine>) -> Table {
     let rows = calls.into_iter().map(|call| {
-        let is_alert = !matches!(call.outcome.as_str(), "ok" | "running" | "asks");
+        let is_alert = !matches!(call.outcome.as_str(), "ok" | "running" | "asks" | "unknown");
         let cells = [
             time_text(call.at_ms),
             call.principal,
@@ -294,7 +294,7 @@ fn upstreams(upstreams: Vec<UpstreamView>) -> Table {
         let retry = upstream
             .retry_ms
             .map(|ms| duration_text(ms.div_ceil(1_000)));
-        let is_alert = upstream.state != "open";
+        let is_alert = matches!(upstream.state.as_str(), "away" | "disabled");
         let cells = [
             upstream.name,
             upstream.state,
@@ -367,20 +367,21 @@ struct ApprovalRow {
     requester: String,
     #[serde(default)]
     rule: String,
-    #[serde(default)]
-    requested_s: u64,
+    /// Time of the request (RFC 3339).
+    requested_at: String,
 }
 
 fn approvals(approvals: Vec<ApprovalRow>, now_ms: u64) -> Table {
     let rows = approvals.into_iter().map(|approval| {
-        let waits = age_text(approval.requested_s.saturating_mul(1_000), now_ms);
+        let requested = parse_rfc3339(&approval.requested_at);
+        let waits = requested.map(|at| age_text(millis(at), now_ms));
         let cells = [
             approval.id,
             approval.agent,
             approval.tool,
             approval.requester,
             approval.rule,
-            waits,
+            waits.unwrap_or_default(),
         ];
         TableRow::new(false, cells)
     });
@@ -443,6 +444,7 @@ fn milliseconds_text(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use callboard_gateway::approvals::PendingApproval;
     use serde_json::json;
 
     use super::*;
@@ -475,6 +477,38 @@ mod tests {
         );
         assert!(!tables[0].rows[0].is_alert && tables[0].rows[1].is_alert);
         assert_eq!(mailbox_bar(1, 1_024), "#.........");
+    }
+
+    /// Goal: a use that waits for an approval is shown with the time that it waits. Method: a row as the console has it.
+    #[test]
+    fn approvals_with_their_age() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let at = |seconds| format_rfc3339(now + Duration::from_secs(seconds));
+        let pending = PendingApproval {
+            id: "a1".to_owned(),
+            requester: "api_key:bot".to_owned(),
+            agent: "files".to_owned(),
+            tool: "delete".to_owned(),
+            purpose: String::new(),
+            arguments: "{}".to_owned(),
+            rule: "careful".to_owned(),
+            requested_at: at(0),
+            expires_at: at(600),
+        };
+        let view = json!({ "approvals": [pending] });
+        let tables = tables(&view, now + Duration::from_secs(180)).unwrap();
+        let (_, rows) = tables[0].lines(1);
+        let cells: Vec<_> = rows[0].split_whitespace().collect();
+        let expected = [
+            "a1",
+            "files",
+            "delete",
+            "api_key:bot",
+            "careful",
+            "3",
+            "min",
+        ];
+        assert_eq!(cells, expected);
     }
 
     /// Goal: a name can neither move the cursor nor widen a column without a limit. Method: an escape sequence, and a name longer than

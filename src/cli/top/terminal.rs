@@ -13,6 +13,8 @@ use super::screen::{LineStyle, ScreenLine, ScreenSize};
 
 /// Switches to the other screen, hides the cursor, and cuts long lines.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// Value of a special character that is turned off (`_POSIX_VDISABLE`).
+const DISABLED_CHAR: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
 /// Reverts [`ENTER`].
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
@@ -29,7 +31,8 @@ impl LiveTerminal {
         stdout().is_terminal() && variable("TERM") != "dumb"
     }
 
-    /// Opens the screen. Keys are neither shown nor collected to lines from now on.
+    /// Opens the screen. Keys are neither shown nor collected to lines from now on. Ctrl-Z and Ctrl-\ have no
+    /// effect, because they would leave the terminal as it is then.
     ///
     /// # Errors
     /// Those of standard output.
@@ -42,6 +45,8 @@ impl LiveTerminal {
                 .remove(LocalModes::ICANON | LocalModes::ECHO);
             changed.special_codes[SpecialCodeIndex::VMIN] = 1;
             changed.special_codes[SpecialCodeIndex::VTIME] = 0;
+            changed.special_codes[SpecialCodeIndex::VSUSP] = DISABLED_CHAR;
+            changed.special_codes[SpecialCodeIndex::VQUIT] = DISABLED_CHAR;
             set_termios(&changed);
         }
         let terminal = Self {

@@ -36,6 +36,67 @@
     return Boolean(selection && !selection.isCollapsed && selection.anchorNode && element.contains(selection.anchorNode));
   }
 
+  // Event stream of the page, for htmx. It is closed while the page is hidden, because a node has places for few.
+  class PageFeed {
+    constructor(url) {
+      this.url = url;
+      this.listeners = [];
+      this.source = null;
+      this.hasEnded = false;
+      this.onopen = null;
+      this.onerror = null;
+      this.follow = this.follow.bind(this);
+      document.addEventListener('visibilitychange', this.follow);
+      this.follow();
+    }
+
+    get readyState() {
+      if (this.hasEnded) return EventSource.CLOSED;
+      return this.source ? this.source.readyState : EventSource.CONNECTING;
+    }
+
+    follow() {
+      if (this.hasEnded) return;
+      if (document.hidden) {
+        if (this.source) this.source.close();
+        this.source = null;
+        isConnected = false;
+        showFeedState();
+      } else if (!this.source) {
+        this.open();
+      }
+    }
+
+    open() {
+      const source = new EventSource(this.url);
+      this.source = source;
+      for (const [type, listener] of this.listeners) source.addEventListener(type, listener);
+      source.onopen = (event) => { if (this.onopen) this.onopen(event); };
+      source.onerror = (event) => {
+        // One that was refused isn't opened again: htmx makes another.
+        if (source.readyState === EventSource.CLOSED) this.close();
+        if (this.onerror) this.onerror(event);
+      };
+    }
+
+    addEventListener(type, listener) {
+      this.listeners.push([type, listener]);
+      if (this.source) this.source.addEventListener(type, listener);
+    }
+
+    removeEventListener(type, listener) {
+      this.listeners = this.listeners.filter(([otherType, other]) => otherType !== type || other !== listener);
+      if (this.source) this.source.removeEventListener(type, listener);
+    }
+
+    close() {
+      this.hasEnded = true;
+      document.removeEventListener('visibilitychange', this.follow);
+      if (this.source) this.source.close();
+      this.source = null;
+    }
+  }
+
   function refresh() {
     isBehind = false;
     for (const element of all('[data-live]')) htmx.trigger(element, 'sse:change');
@@ -262,5 +323,7 @@
     setInterval(showAges, 1000);
   }
 
+  // Before htmx opens the stream of the page, which it does when the page is ready.
+  htmx.createEventSource = (url) => new PageFeed(url);
   start();
 })();

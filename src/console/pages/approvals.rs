@@ -30,7 +30,7 @@ fn card(frame: &PageFrame<'_>, approval: &Approval) -> Markup {
                 p.meta { "Purpose: " (visible(&approval.purpose)) }
             }
             @if !frame.viewer.can_see_content {
-                p.hint { "Its arguments need the scope " code { "console.content" } "." }
+                p.hint { "Its arguments, and an approval, need the scope " code { "console.content" } "." }
             } @else if !approval.arguments.is_empty() {
                 (text_block(&approval.arguments, &format!("Arguments of {tool} for {}", approval.id)))
             }
@@ -62,7 +62,10 @@ fn decision_form(frame: &PageFrame<'_>, approval: &Approval) -> Markup {
                     autocomplete="off";
             }
             div.actions {
-                button.primary type="submit" name="decision" value="approve" data-testid="approve" { "Approve" }
+                // Nobody approves arguments unseen.
+                @if frame.viewer.can_see_content {
+                    button.primary type="submit" name="decision" value="approve" data-testid="approve" { "Approve" }
+                }
                 button.danger type="submit" name="decision" value="deny" data-testid="deny" { "Deny" }
             }
         }

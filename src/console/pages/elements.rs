@@ -75,12 +75,13 @@ pub(super) fn size(bytes: usize) -> String {
 /// Renders a state or an outcome, with the colour of its meaning.
 pub(super) fn badge(state: &str) -> Markup {
     let tone = match state {
-        "ok" | "open" | "approved" | "completed" | "accept" | "answered" => "good",
-        "running" | "working" | "submitted" | "inbound" | "outbound" | "local" => "plain",
+        "ok" | "connected" | "approved" | "completed" | "accept" | "answered" => "good",
+        "running" | "working" | "submitted" | "inbound" | "outbound" | "local" | "connecting"
+        | "apart" | "unknown" => "plain",
         "asks" | "asking" | "question" | "input_required" | "auth_required" | "new" | "changed"
         | "pending" | "starting" | "restarting" | "draining" | "decline" | "cancel"
         | "canceled" | "cancelled" => "warn",
-        "ended" | "disabled" => "dim",
+        "ended" => "dim",
         _ => "bad",
     };
     html! { span.badge.(tone) { (state.replace('_', " ")) } }

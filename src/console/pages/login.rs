@@ -19,7 +19,7 @@ pub(crate) fn login(error: Option<&str>) -> Markup {
                         }
                         div.field {
                             label for="credential" { "Key or access token" }
-                            input #credential type="password" name="credential" required autocomplete="current-password"
+                            input #credential type="password" name="credential" required autocomplete="off"
                                 autofocus aria-describedby=[error.map(|_| "login-error")];
                         }
                         button.primary type="submit" { "Sign in" }

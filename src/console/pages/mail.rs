@@ -10,6 +10,7 @@ use super::frame::{PageFrame, page};
 const SUBJECT_CHARS_MAX: usize = 200;
 
 /// Contents of the page of the mail.
+#[derive(Default)]
 pub(crate) struct MailPage {
     /// Mailrooms that the reader may see.
     pub rooms: Vec<String>,
@@ -66,25 +67,31 @@ pub(crate) fn mail(frame: &PageFrame<'_>, mail: &MailPage) -> Markup {
             (empty("The topology has no mailroom that you may read."))
         } @else {
             (search(mail))
-            div.columns {
-                section aria-labelledby="threads-title" {
-                    h2 #threads-title { "Threads" }
-                    (threads(mail))
-                }
-                div {
-                    @if !mail.messages.is_empty() {
-                        section aria-labelledby="messages-title" {
-                            h2 #messages-title { "Messages" }
-                            @for message in mail.messages.iter().take(ROWS_MAX) { (message_card(frame, message)) }
-                            (rows_left_out(mail.messages.len(), "Search for the others."))
-                        }
-                    }
-                    @if mail.can_write { (composer(frame, mail)) }
-                }
-            }
+            (columns(frame, mail))
         }
     };
     page(frame, "Mail", content)
+}
+
+fn columns(frame: &PageFrame<'_>, mail: &MailPage) -> Markup {
+    html! {
+        div.columns {
+            section aria-labelledby="threads-title" {
+                h2 #threads-title { "Threads" }
+                (threads(mail))
+            }
+            div {
+                @if !mail.messages.is_empty() {
+                    section aria-labelledby="messages-title" {
+                        h2 #messages-title { "Messages" }
+                        @for message in mail.messages.iter().take(ROWS_MAX) { (message_card(frame, message)) }
+                        (rows_left_out(mail.messages.len(), "Search for the others."))
+                    }
+                }
+                @if mail.can_write { (composer(frame, mail)) }
+            }
+        }
+    }
 }
 
 fn search(mail: &MailPage) -> Markup {
@@ -177,18 +184,20 @@ fn composer(frame: &PageFrame<'_>, mail: &MailPage) -> Markup {
     let is_reply = !thread.is_empty();
     html! {
         section aria-labelledby="composer-title" {
-            h2 #composer-title { (if is_reply { "Reply" } else { "New message" }) }
+            h2 #composer-title { (if is_reply { "Reply to all" } else { "New message" }) }
             form.card method="post" action="/do/mail" data-testid="mail-form" {
                 (csrf_field(frame.csrf))
                 input type="hidden" name="room" value=(mail.room);
                 input type="hidden" name="thread" value=(thread);
-                div.field {
-                    label for="to" { "To: ids of members or groups, with commas" }
-                    input #to type="text" name="to" required[!is_reply] autocomplete="off";
-                }
-                div.field {
-                    label for="subject" { "Subject" }
-                    input #subject type="text" name="subject" maxlength=(SUBJECT_CHARS_MAX) autocomplete="off";
+                @if !is_reply {
+                    div.field {
+                        label for="to" { "To: ids of members or groups, with commas" }
+                        input #to type="text" name="to" required autocomplete="off";
+                    }
+                    div.field {
+                        label for="subject" { "Subject" }
+                        input #subject type="text" name="subject" maxlength=(SUBJECT_CHARS_MAX) autocomplete="off";
+                    }
                 }
                 div.field {
                     label for="body" { "Text" }

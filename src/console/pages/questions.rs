@@ -11,7 +11,8 @@ use crate::monitor::view::QuestionView;
 /// questions.
 pub(crate) fn questions(frame: &PageFrame<'_>, questions: &[QuestionView]) -> Markup {
     let content = html! {
-        div #questions-list data-live hx-get="/part/questions-list" hx-trigger="sse:change" hx-sync="this:queue last" {
+        div #questions-list data-live hx-get="/part/questions-list" hx-trigger="sse:change throttle:1s, every 5s"
+            hx-sync="this:queue last" {
             (questions_list(questions))
         }
         div #question-forms {
@@ -52,33 +53,65 @@ pub(crate) fn question_form(frame: &PageFrame<'_>, question: &QuestionView) -> M
                     " · " a href={ "/calls/" (encode(&question.call)) } { "timeline of the call" }
                 }
             }
-            @if frame.viewer.can_see_content {
+            @if shows_text(frame, question) {
                 p.text { (visible_lines(&question.message)) }
-            } @else {
-                p.hint { "Its text needs the scope " code { "console.content" } "." }
             }
-            @if !frame.viewer.can_act {
-                p.hint { "An answer needs the scope " code { "console.act" } "." }
-            } @else if !question.can_answer {
-                p.hint { "It can be answered only by the caller." }
-            } @else {
+            @if question.can_answer {
                 (answer_form(frame, question))
             }
+            @if let Some(hint) = hint(frame, question) { p.hint { (hint) } }
         }
+    }
+}
+
+/// Returns whether a question is for the inbox of a person, which only whoever may answer for the person reads.
+fn is_for_person(question: &QuestionView) -> bool {
+    question.call.is_empty()
+}
+
+/// Returns whether the reader sees the text and the form of a question.
+fn shows_text(frame: &PageFrame<'_>, question: &QuestionView) -> bool {
+    match is_for_person(question) {
+        true => question.can_answer,
+        false => frame.viewer.can_see_content,
+    }
+}
+
+/// Returns what the reader lacks to see the question or to answer it; `None` if nothing.
+fn hint(frame: &PageFrame<'_>, question: &QuestionView) -> Option<Markup> {
+    let may_read = shows_text(frame, question);
+    if is_for_person(question) {
+        return (!may_read).then(|| {
+            html! { "Text and answer are for the scope " code { "person:" (question.principal) } "." }
+        });
+    }
+    match (may_read, frame.viewer.can_act, question.can_answer) {
+        (true, _, true) => None,
+        (true, true, false) => Some(html! { "It can be answered only by the caller." }),
+        (true, false, false) => {
+            Some(html! { "An answer needs the scope " code { "console.act" } "." })
+        }
+        (false, ..) => Some(html! {
+            "Its text and form need the scope " code { "console.content" } "."
+        }),
     }
 }
 
 fn answer_form(frame: &PageFrame<'_>, question: &QuestionView) -> Markup {
     let prefix = format!("question-{}", question.id);
+    // Nobody fills in a form unseen.
+    let accepts = shows_text(frame, question);
     html! {
         form method="post" action="/do/answer" data-testid="question-form" {
             (csrf_field(frame.csrf))
             input type="hidden" name="id" value=(question.id);
-            @if question.schema.is_object() {
+            @if accepts && question.schema.is_object() {
                 (form::fields(&question.schema, &prefix))
             }
             div.actions {
-                button.primary type="submit" name="action" value="accept" data-testid="answer" { "Answer" }
+                @if accepts {
+                    button.primary type="submit" name="action" value="accept" data-testid="answer" { "Answer" }
+                }
                 button type="submit" name="action" value="decline" formnovalidate data-testid="decline" { "Decline" }
                 button type="submit" name="action" value="cancel" formnovalidate data-testid="cancel" { "Cancel" }
             }

@@ -11,17 +11,37 @@ use crate::monitor::view::{
 
 const EVIL: &str = "\"><script>alert(1)</script>";
 
-fn viewer(may: bool) -> Viewer {
+/// Rights of a reader, beside the one to read.
+#[derive(Clone, Copy)]
+struct Rights {
+    content: bool,
+    act: bool,
+}
+
+const ALL: Rights = Rights {
+    content: true,
+    act: true,
+};
+
+/// Returns readers with each combination of rights.
+fn readers() -> impl Iterator<Item = Rights> {
+    let pairs = [(false, false), (false, true), (true, false), (true, true)];
+    pairs
+        .into_iter()
+        .map(|(content, act)| Rights { content, act })
+}
+
+fn viewer(may: Rights) -> Viewer {
     Viewer {
         name: EVIL.to_owned(),
-        can_see_content: may,
-        can_act: may,
+        can_see_content: may.content,
+        can_act: may.act,
         is_signed_in: true,
     }
 }
 
-/// Renders a page for a reader with all rights, or with the right to read alone.
-fn rendered(may: bool, page: impl Fn(&PageFrame<'_>) -> Markup) -> String {
+/// Renders a page for a reader.
+fn rendered(may: Rights, page: impl Fn(&PageFrame<'_>) -> Markup) -> String {
     let overview = Overview {
         node: EVIL.to_owned(),
         questions: 1,
@@ -57,6 +77,7 @@ fn agent() -> AgentView {
 fn call() -> CallLine {
     CallLine {
         call: "call-1".to_owned(),
+        kind: "inbound".to_owned(),
         at_ms: 1_000,
         principal: EVIL.to_owned(),
         agent: EVIL.to_owned(),
@@ -93,7 +114,8 @@ fn timeline_of_call() -> Timeline {
     }
 }
 
-fn question() -> QuestionView {
+/// A question of a call, as the server gives it to a reader.
+fn question(may: Rights) -> QuestionView {
     QuestionView {
         id: "question-1".to_owned(),
         call: "call-1".to_owned(),
@@ -102,7 +124,7 @@ fn question() -> QuestionView {
         principal: EVIL.to_owned(),
         message: EVIL.to_owned(),
         schema: json!({ "type": "object", "properties": { EVIL: { "type": "string" } } }),
-        can_answer: true,
+        can_answer: may.act,
     }
 }
 
@@ -148,7 +170,7 @@ fn approval() -> Approval {
     }
 }
 
-fn mail_page() -> MailPage {
+fn mail_page(may: Rights) -> MailPage {
     MailPage {
         rooms: vec![EVIL.to_owned()],
         room: EVIL.to_owned(),
@@ -170,7 +192,7 @@ fn mail_page() -> MailPage {
             body: EVIL.to_owned(),
             receipts: vec![(EVIL.to_owned(), EVIL.to_owned())],
         }],
-        can_write: true,
+        can_write: may.act,
     }
 }
 
@@ -200,14 +222,18 @@ fn play_page(is_running: bool) -> PlayPage {
 fn picture() -> TopologyPicture {
     TopologyPicture {
         node: EVIL.to_owned(),
-        listeners: vec![(EVIL.to_owned(), EVIL.to_owned(), vec!["a".to_owned()])],
+        listeners: vec![(
+            EVIL.to_owned(),
+            EVIL.to_owned(),
+            vec!["a".to_owned(), "up".to_owned()],
+        )],
         agents: vec![("a".to_owned(), EVIL.to_owned())],
-        upstreams: vec![("a".to_owned(), EVIL.to_owned())],
+        upstreams: vec![("up".to_owned(), EVIL.to_owned())],
     }
 }
 
 /// Each page, with texts that try to be markup.
-fn pages(may: bool) -> Vec<(&'static str, String)> {
+fn pages(may: Rights) -> Vec<(&'static str, String)> {
     let upstream = UpstreamView {
         name: EVIL.to_owned(),
         state: "away".to_owned(),
@@ -232,7 +258,7 @@ fn pages(may: bool) -> Vec<(&'static str, String)> {
         ),
         (
             "questions",
-            rendered(may, |frame| questions(frame, &[question()])),
+            rendered(may, |frame| questions(frame, &[question(may)])),
         ),
         (
             "approvals",
@@ -256,7 +282,7 @@ fn pages(may: bool) -> Vec<(&'static str, String)> {
                 upstreams(frame, std::slice::from_ref(&upstream))
             }),
         ),
-        ("mail", rendered(may, |frame| mail(frame, &mail_page()))),
+        ("mail", rendered(may, |frame| mail(frame, &mail_page(may)))),
         ("play", rendered(may, |frame| play(frame, &play_page(true)))),
         (
             "result",
@@ -278,7 +304,7 @@ fn pages(may: bool) -> Vec<(&'static str, String)> {
 /// Goal: texts from outside are texts in each page. Method: markup as the text of each member.
 #[test]
 fn texts_are_escaped() {
-    for (name, page) in pages(true) {
+    for (name, page) in pages(ALL) {
         assert!(!page.contains("<script>"), "{name}: {page}");
         assert!(!page.contains(EVIL), "{name}: {page}");
         assert!(page.contains("&lt;script&gt;"), "{name}: {page}");
@@ -289,7 +315,7 @@ fn texts_are_escaped() {
 /// addresses elsewhere.
 #[test]
 fn pages_hold_no_code() {
-    for (name, page) in pages(true) {
+    for (name, page) in pages(ALL) {
         for forbidden in [
             " style=",
             "<style",
@@ -308,7 +334,7 @@ fn pages_hold_no_code() {
 /// forms and tokens.
 #[test]
 fn forms_have_the_token() {
-    for (name, page) in pages(true) {
+    for (name, page) in pages(ALL) {
         let forms = page.matches("<form").count();
         let posted = page.matches("method=\"post\"").count();
         let tokens = page.matches("name=\"csrf\" value=\"csrf-token\"").count();
@@ -318,36 +344,114 @@ fn forms_have_the_token() {
     }
 }
 
-/// Goal: whoever may only read sees no texts and no actions. Method: each page with and without the rights.
+/// Goal: whoever may not act is offered no action. Method: each page for each reader.
 #[test]
-fn rights_decide_what_is_shown() {
-    for (name, page) in pages(false) {
-        // The only form besides the choice of what is shown ends the session.
-        let actions = page.matches("action=\"/do/").count();
-        let allowed = match name {
-            // The server says whether mail may be written, and a run belongs to its session.
-            "mail" | "play" => 1,
-            _ => 0,
-        };
-        assert_eq!(actions, allowed, "{name}: {page}");
+fn actions_need_their_right() {
+    for may in readers() {
+        for (name, page) in pages(may) {
+            let offered = page.matches("action=\"/do/").count();
+            let expected = match (name, may.act) {
+                // A run belongs to its principal, who may end it.
+                ("play", true) => 2,
+                ("play", false) => 1,
+                ("questions" | "approvals" | "tools" | "task" | "upstreams", true) => 1,
+                ("mail" | "result", true) => 1,
+                _ => 0,
+            };
+            assert_eq!(offered, expected, "{name}: {page}");
+        }
     }
-    let hidden = rendered(false, |frame| {
-        let question = QuestionView {
-            message: "secret text".to_owned(),
-            ..question()
-        };
-        questions(frame, &[question])
+}
+
+/// Goal: texts need the right for them, and nobody accepts or approves what isn't shown; no is said without it. Method: a question
+/// and an approval for each reader.
+#[test]
+fn texts_need_their_right() {
+    for may in readers() {
+        let page = rendered(may, |frame| {
+            let question = QuestionView {
+                message: "secret text".to_owned(),
+                ..question(may)
+            };
+            questions(frame, &[question])
+        });
+        assert_eq!(page.contains("secret text"), may.content);
+        assert_eq!(page.contains("data-testid=\"decline\""), may.act);
+        let accepts = may.content && may.act;
+        assert_eq!(page.contains("data-testid=\"answer\""), accepts);
+        assert_eq!(page.contains("name=\"v."), accepts);
+        let page = rendered(may, |frame| approvals(frame, &[approval()]));
+        assert_eq!(page.contains("secret arguments"), may.content);
+        assert_eq!(page.contains("data-testid=\"deny\""), may.act);
+        assert_eq!(page.contains("data-testid=\"approve\""), accepts);
+    }
+}
+
+/// Goal: a question in an inbox is read and answered by whoever may answer for its person, whatever the other rights. Method: each
+/// reader, with and without that right.
+#[test]
+fn inboxes_are_for_their_person() {
+    for (may, can_answer) in readers().flat_map(|may| [(may, false), (may, true)]) {
+        let page = rendered(may, |frame| {
+            let question = QuestionView {
+                call: String::new(),
+                principal: "alice".to_owned(),
+                message: "secret text".to_owned(),
+                can_answer,
+                ..question(may)
+            };
+            questions(frame, &[question])
+        });
+        assert_eq!(page.contains("secret text"), can_answer);
+        assert_eq!(page.contains("data-testid=\"answer\""), can_answer);
+        assert_eq!(page.contains("person:alice"), !can_answer);
+    }
+}
+
+/// Goal: a reply has no fields that are passed over. Method: a
+/// thread that is open, and none.
+#[test]
+fn mail_of_a_room() {
+    let show = |page: MailPage| rendered(ALL, |frame| mail(frame, &page));
+    let reply = show(mail_page(ALL));
+    assert!(reply.contains("Reply to all") && !reply.contains("name=\"to\""));
+    let new = show(MailPage {
+        messages: Vec::new(),
+        ..mail_page(ALL)
     });
-    assert!(!hidden.contains("secret text"));
-    let shows_arguments =
-        |may| rendered(may, |frame| approvals(frame, &[approval()])).contains("secret arguments");
-    assert!(shows_arguments(true) && !shows_arguments(false));
+    assert!(new.contains("name=\"to\"") && new.contains("name=\"subject\""));
+}
+
+/// Goal: states of upstreams have the colour of their meaning, and lines lead to upstreams too. Method: each state as a badge
+/// and in the picture; a topology without agents.
+#[test]
+fn states_of_upstreams() {
+    for (state, tone, class) in [
+        ("connected", "good", "upstream"),
+        ("connecting", "plain", "upstream"),
+        ("apart", "plain", "upstream"),
+        ("unknown", "plain", "upstream"),
+        ("away", "bad", "away"),
+        ("disabled", "bad", "away"),
+    ] {
+        let picture = TopologyPicture {
+            agents: Vec::new(),
+            upstreams: vec![("up".to_owned(), state.to_owned())],
+            ..picture()
+        };
+        let page = rendered(ALL, |frame| topology(frame, &picture));
+        assert!(page.contains(&format!("badge {tone}")), "{state}: {page}");
+        assert!(page.contains(&format!("node-{class}")), "{state}: {page}");
+        assert_eq!(page.matches("class=\"edge\"").count(), 1, "{state}");
+    }
+    let page = rendered(ALL, |frame| topology(frame, &picture()));
+    assert_eq!(page.matches("class=\"edge\"").count(), 2);
 }
 
 /// Goal: tests find what they click. Method: the stable attributes of each page.
 #[test]
 fn test_ids_are_there() {
-    let pages = pages(true);
+    let pages = pages(ALL);
     for (name, id) in [
         ("dashboard", "call"),
         ("questions", "question-form"),
@@ -392,7 +496,7 @@ fn parts_form_a_tree() {
         task_with_id("b", "a"),
         task_with_id("a", "c"),
     ];
-    let page = rendered(true, |frame| task(frame, &task_with_id("a", ""), &parts));
+    let page = rendered(ALL, |frame| task(frame, &task_with_id("a", ""), &parts));
     let at = |text: &str| page.find(text).unwrap();
     assert!(at("id=\"task-b\"") < at("id=\"task-c\""), "{page}");
     assert!(
@@ -409,7 +513,7 @@ fn snippets_name_a_variable() {
         url: "https://node.example/mcp".to_owned(),
         needs_key: true,
     };
-    let page = rendered(true, |frame| connect(frame, std::slice::from_ref(&target)));
+    let page = rendered(ALL, |frame| connect(frame, std::slice::from_ref(&target)));
     for text in [
         "Bearer ${CALLBOARD_KEY}",
         "Bearer ${env:CALLBOARD_KEY}",

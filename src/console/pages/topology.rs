@@ -36,8 +36,8 @@ pub(crate) struct TopologyPicture {
 /// Renders the page of the topology.
 pub(crate) fn topology(frame: &PageFrame<'_>, picture: &TopologyPicture) -> Markup {
     let content = html! {
-        @if picture.agents.is_empty() {
-            (empty("The topology has no agent."))
+        @if picture.listeners.is_empty() && picture.agents.is_empty() && picture.upstreams.is_empty() {
+            (empty("The topology has no listener, agent or upstream."))
         } @else {
             (scrolling("Picture of the topology", drawing(picture)))
             (tables(picture))
@@ -63,11 +63,9 @@ fn drawing(picture: &TopologyPicture) -> Markup {
             }
             @for (row, (_, _, agents)) in picture.listeners.iter().take(COLUMN_MAX).enumerate() {
                 @for agent in agents {
-                    @if let Some(agent_row) = agent_row(picture, agent) { (edge(0, row, agent_row)) }
+                    @if let Some(to) = row_of(&picture.agents, agent) { (edge((0, row), (1, to))) }
+                    @if let Some(to) = row_of(&picture.upstreams, agent) { (edge((0, row), (2, to))) }
                 }
-            }
-            @for (row, (id, _)) in shown_upstreams(picture).enumerate() {
-                @if let Some(agent_row) = agent_row(picture, id) { (edge(1, agent_row, row)) }
             }
             @for (row, (address, protocol, _)) in picture.listeners.iter().take(COLUMN_MAX).enumerate() {
                 (node_box(0, row, address, protocol, "listener"))
@@ -75,22 +73,25 @@ fn drawing(picture: &TopologyPicture) -> Markup {
             @for (row, (id, kind)) in picture.agents.iter().take(COLUMN_MAX).enumerate() {
                 (node_box(1, row, id, kind, "agent"))
             }
-            @for (row, (id, state)) in shown_upstreams(picture).enumerate() {
-                (node_box(2, row, id, state, if state == "open" { "upstream" } else { "away" }))
+            @for (row, (id, state)) in picture.upstreams.iter().take(COLUMN_MAX).enumerate() {
+                (node_box(2, row, id, state, upstream_class(state)))
             }
         }
     }
 }
 
-/// Upstreams in the picture.
-fn shown_upstreams(picture: &TopologyPicture) -> impl Iterator<Item = &(String, String)> {
-    picture.upstreams.iter().take(COLUMN_MAX)
+/// Returns the class of an upstream's box.
+fn upstream_class(state: &str) -> &'static str {
+    match state {
+        "away" | "disabled" => "away",
+        _ => "upstream",
+    }
 }
 
-/// Returns the row of an agent in the picture; `None` if it isn't in it.
-fn agent_row(picture: &TopologyPicture, agent: &str) -> Option<usize> {
-    let mut shown = picture.agents.iter().take(COLUMN_MAX);
-    shown.position(|(id, _)| id == agent)
+/// Returns the row of an agent or upstream in its column of the picture; `None` if it isn't in it.
+fn row_of(column: &[(String, String)], id: &str) -> Option<usize> {
+    let mut shown = column.iter().take(COLUMN_MAX);
+    shown.position(|(known, _)| known == id)
 }
 
 /// Renders a box of a column with its name and kind.
@@ -112,11 +113,11 @@ fn node_box(column: usize, row: usize, name: &str, kind: &str, class: &str) -> M
     }
 }
 
-/// Renders the line from a box to one of the next column.
-fn edge(column: usize, from_row: usize, to_row: usize) -> Markup {
+/// Renders the line from a box to one of a later column. Boxes are given by column and row, and cover lines.
+fn edge((from_column, from_row): (usize, usize), (to_column, to_row): (usize, usize)) -> Markup {
     let middle = |row: usize| MARGIN + row * ROW_HEIGHT + BOX_HEIGHT / 2;
-    let start = MARGIN + column * COLUMN_WIDTH + BOX_WIDTH;
-    let end = MARGIN + (column + 1) * COLUMN_WIDTH;
+    let start = MARGIN + from_column * COLUMN_WIDTH + BOX_WIDTH;
+    let end = MARGIN + to_column * COLUMN_WIDTH;
     let bend = usize::midpoint(start, end);
     let (from, to) = (middle(from_row), middle(to_row));
     html! {
@@ -126,14 +127,18 @@ fn edge(column: usize, from_row: usize, to_row: usize) -> Markup {
 
 fn tables(picture: &TopologyPicture) -> Markup {
     html! {
-        section aria-labelledby="listeners-title" {
-            h2 #listeners-title { "Listeners" }
-            (scrolling("Table of listeners", listeners_table(picture)))
+        @if !picture.listeners.is_empty() {
+            section aria-labelledby="listeners-title" {
+                h2 #listeners-title { "Listeners" }
+                (scrolling("Table of listeners", listeners_table(picture)))
+            }
         }
-        section aria-labelledby="agents-title" {
-            h2 #agents-title { "Agents" }
-            (scrolling("Table of agents", pairs_table(["Agent", "Kind"], &picture.agents, |kind| html! { (visible(kind)) })))
-            (rows_left_out(picture.agents.len(), "All are in the file of the topology."))
+        @if !picture.agents.is_empty() {
+            section aria-labelledby="agents-title" {
+                h2 #agents-title { "Agents" }
+                (scrolling("Table of agents", pairs_table(["Agent", "Kind"], &picture.agents, |kind| html! { (visible(kind)) })))
+                (rows_left_out(picture.agents.len(), "All are in the file of the topology."))
+            }
         }
         @if !picture.upstreams.is_empty() {
             section aria-labelledby="upstreams-title" {

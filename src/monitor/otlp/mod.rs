@@ -15,7 +15,7 @@ use http::ExportClient;
 use opentelemetry::metrics::{Histogram, Meter, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig,
+    ExporterBuildError, MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
 };
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
@@ -49,6 +49,9 @@ pub(crate) enum TelemetryError {
         /// Reason, without the value.
         reason: &'static str,
     },
+    /// A variable asks for compression, or its value can't be read.
+    #[error("{0}: exports aren't compressed, so that the variable must be absent. Unset it")]
+    Compression(String),
     /// An exporter can't be created from the variables `OTEL_EXPORTER_OTLP_*`.
     #[error("the OTLP exporter can't be created: {0}")]
     Exporter(#[from] ExporterBuildError),
@@ -84,7 +87,9 @@ impl OtlpExporter {
         };
         let metrics = match &settings.metrics {
             Some(target) => {
-                let builder = MetricExporter::builder().with_http();
+                let builder = MetricExporter::builder()
+                    .with_http()
+                    .with_temporality(settings.temporality);
                 let exporter = configured(builder, target, settings)?.build()?;
                 let provider = SdkMeterProvider::builder()
                     .with_resource(settings.resource.clone())
@@ -136,6 +141,7 @@ fn configured<B: WithExportConfig + WithHttpConfig>(
 ) -> Result<B, TelemetryError> {
     Ok(builder
         .with_endpoint(&target.endpoint)
+        .with_protocol(Protocol::HttpBinary)
         .with_timeout(target.timeout)
         .with_headers(settings.headers.clone())
         .with_http_client(ExportClient::new(target.timeout)?))
@@ -260,7 +266,8 @@ impl OperationDurations {
     }
 }
 
-/// Returns the attributes of a measurement. The tool is left out after a failure, because it may be any text of the client.
+/// Returns the attributes of a measurement. The tool is left out after a failure and an error of the tool, because it may be
+/// any text of the client.
 fn measured_attributes(end: &ExchangeEnd, exchange: &Exchange) -> Vec<KeyValue> {
     let origin = &exchange.origin;
     let method = names::method(origin, &exchange.message, exchange.tool.is_some());
@@ -273,7 +280,8 @@ fn measured_attributes(end: &ExchangeEnd, exchange: &Exchange) -> Vec<KeyValue> 
             attributes.push(KeyValue::new(name, value));
         }
     }
-    if let Some(kind) = names::error_type(end.failure, end.is_tool_error) {
+    let error = names::error_type(end.failure, end.is_tool_error);
+    if let Some(kind) = error {
         attributes.push(KeyValue::new(otel::ERROR_TYPE, kind));
     }
     if method == names::TOOLS_CALL {
@@ -281,7 +289,7 @@ fn measured_attributes(end: &ExchangeEnd, exchange: &Exchange) -> Vec<KeyValue> 
             otel::GEN_AI_OPERATION_NAME,
             otel::EXECUTE_TOOL,
         ));
-        if end.failure.is_none() {
+        if error.is_none() {
             let tool = exchange.tool.as_deref().unwrap_or(&exchange.message);
             attributes.push(KeyValue::new(otel::GEN_AI_TOOL_NAME, tool.to_owned()));
         }
@@ -311,6 +319,57 @@ impl EventSink for OtlpSink {
     fn flush(&mut self) {
         if let Some(queue) = &mut self.spans {
             queue.report_dropped();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use callboard_message::capabilities::CallTool;
+    use callboard_message::{CallId, FailureKind, Message, Principal, TraceContext};
+    use callboard_runtime::CallOrigin;
+
+    use super::*;
+
+    /// Goal: a measurement names a tool only if it has answered. Method: an answer, a failure, an error of the tool.
+    #[test]
+    fn measurements_name_tools_that_answered() {
+        let mut end = ExchangeEnd {
+            exchange: Arc::new(Exchange {
+                kind: ExchangeKind::Inbound,
+                call: CallId::generate(),
+                trace: TraceContext::root(),
+                principal: Arc::new(Principal::agent("alice")),
+                agent: "jira".into(),
+                message: CallTool::NAME.into(),
+                tool: Some("create".into()),
+                origin: CallOrigin::MCP,
+                began_at: SystemTime::UNIX_EPOCH,
+                request_bytes: 2,
+                content: None,
+            }),
+            duration: Duration::from_secs(1),
+            failure: None,
+            is_tool_error: false,
+            reply_bytes: 2,
+            content: None,
+        };
+        for (failure, is_tool_error, is_named) in [
+            (None, false, true),
+            (Some(FailureKind::NotFound), false, false),
+            (None, true, false),
+        ] {
+            (end.failure, end.is_tool_error) = (failure, is_tool_error);
+            let attributes = measured_attributes(&end, &end.exchange);
+            let mut names = attributes.iter().map(|attribute| attribute.key.as_str());
+            assert_eq!(
+                names.any(|name| name == otel::GEN_AI_TOOL_NAME),
+                is_named,
+                "{attributes:?}"
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use callboard_message::log;
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::Temporality;
 use secrecy::ExposeSecret;
 
 use super::TelemetryError;
@@ -34,6 +35,8 @@ pub(crate) struct TelemetrySettings {
     pub(super) traces: Option<ExportTarget>,
     /// Receiver of metrics; `None` if they aren't exported.
     pub(super) metrics: Option<ExportTarget>,
+    /// Whether metrics are sums since the start or since the last export.
+    pub(super) temporality: Temporality,
     /// Sizes and delay of batches of spans.
     pub(super) batch: BatchLimits,
     /// Headers of `headers_env`. The exporters add those of the variables.
@@ -70,7 +73,7 @@ impl TelemetrySettings {
     ///
     /// # Errors
     /// [`TelemetryError::Headers`] if the headers can't be read; [`TelemetryError::Endpoint`] if an
-    /// endpoint in a variable isn't a URL.
+    /// endpoint in a variable isn't a URL; [`TelemetryError::Compression`] if a variable with a compression is set.
     pub fn read(
         declared: Option<&TelemetryDeclaration>,
         node: &str,
@@ -117,6 +120,7 @@ impl TelemetrySettings {
         Ok(Some(Self {
             traces,
             metrics,
+            temporality: variables.temporality(),
             batch: variables.batch_limits(),
             headers,
             resource: variables.resource(declared.service_name.as_deref(), node),
@@ -172,9 +176,14 @@ impl Variables<'_> {
         path: &str,
         declared: Option<&str>,
     ) -> Result<Option<ExportTarget>, TelemetryError> {
-        let exporter = self.text(&format!("OTEL_{signal}_EXPORTER"));
-        if exporter.as_deref() == Some("none") {
-            return Ok(None);
+        let exporter = format!("OTEL_{signal}_EXPORTER");
+        match self.text(&exporter).as_deref() {
+            None | Some("otlp") => {}
+            Some("none") => return Ok(None),
+            Some(_) => log::warn!(
+                variable = exporter,
+                "ignored a variable: write otlp or none"
+            ),
         }
         let below = |base: &str| format!("{}/{path}", base.trim_end_matches('/'));
         let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
@@ -190,6 +199,7 @@ impl Variables<'_> {
             variable: variable.to_owned(),
             reason,
         })?;
+        self.check_compression(signal)?;
         let default = self.number(
             "OTEL_EXPORTER_OTLP_TIMEOUT",
             EXPORT_TIMEOUT.as_millis() as u64,
@@ -199,6 +209,35 @@ impl Variables<'_> {
             endpoint,
             timeout: Duration::from_millis(timeout),
         }))
+    }
+
+    /// Refuses a compression, which the exporters read themselves: they fail on each value, also on an empty one and on
+    /// `none`, and can't be told to leave it out.
+    fn check_compression(&self, signal: &str) -> Result<(), TelemetryError> {
+        let own = format!("OTEL_EXPORTER_OTLP_{signal}_COMPRESSION");
+        let all = "OTEL_EXPORTER_OTLP_COMPRESSION".to_owned();
+        let is_set = |name: &String| (self.0)(name).is_some();
+        match [own, all].into_iter().find(is_set) {
+            Some(name) => Err(TelemetryError::Compression(name)),
+            None => Ok(()),
+        }
+    }
+
+    fn temporality(&self) -> Temporality {
+        let name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+        let preference = self.text(name).map(|value| value.to_ascii_lowercase());
+        match preference.as_deref() {
+            None | Some("cumulative") => Temporality::Cumulative,
+            Some("delta") => Temporality::Delta,
+            Some("lowmemory") => Temporality::LowMemory,
+            Some(_) => {
+                log::warn!(
+                    variable = name,
+                    "ignored a variable: write cumulative, delta or lowmemory"
+                );
+                Temporality::Cumulative
+            }
+        }
     }
 
     /// Logs that a protocol other than OTLP/HTTP with protobuf isn't supported.
@@ -405,6 +444,35 @@ mod tests {
         assert_eq!(settings.batch.delay, Duration::from_millis(20));
         let timeouts = [settings.traces, settings.metrics].map(|target| target.unwrap().timeout);
         assert_eq!(timeouts, [30, 40].map(Duration::from_millis));
+    }
+
+    /// Goal: a preference and an exporter that aren't known are ignored; a compression is refused by the variable's name.
+    /// Method: rows of variables.
+    #[test]
+    fn unknown_values_are_ignored() {
+        let file = declared("http://a:4318");
+        let name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+        for (value, temporality) in [
+            ("", Temporality::Cumulative),
+            ("DELTA", Temporality::Delta),
+            ("lowmemory", Temporality::LowMemory),
+            ("stepwise", Temporality::Cumulative),
+        ] {
+            let settings = read(&file, &[(name, value)]).unwrap().unwrap();
+            assert_eq!(settings.temporality, temporality, "{value}");
+        }
+        let settings = read(&file, &[("OTEL_TRACES_EXPORTER", "console")]).unwrap();
+        assert!(settings.unwrap().traces.is_some());
+        let compressions = [
+            "OTEL_EXPORTER_OTLP_COMPRESSION",
+            "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+        ];
+        for name in compressions {
+            for value in ["gzip", "none", ""] {
+                let error = read(&file, &[(name, value)]).err().unwrap();
+                assert!(error.to_string().starts_with(name), "{error}");
+            }
+        }
     }
 
     /// Goal: headers are split as the specification writes them. Method: two with spaces, none, and one without a value.
