@@ -382,7 +382,8 @@ pub(super) fn with_security_headers(mut response: HttpResponse) -> HttpResponse 
     for (name, value) in [
         (&CONTENT_SECURITY_POLICY_HEADER, CONTENT_SECURITY_POLICY),
         (&CONTENT_TYPE_OPTIONS_HEADER, "nosniff"),
-        (&REFERRER_POLICY_HEADER, "no-referrer"),
+        // With `no-referrer` browsers name no origin in forms, and their requests are refused.
+        (&REFERRER_POLICY_HEADER, "same-origin"),
         (&RESOURCE_POLICY_HEADER, "same-origin"),
     ] {
         headers.insert(name.clone(), HeaderValue::from_static(value));
