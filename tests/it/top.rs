@@ -97,7 +97,11 @@ async fn views_as_text_and_json() {
     let answer = watched.robot.call(&watched.mcp, "who").await;
     assert!(answer["error"].is_null(), "{answer}");
     let call = found("the call in the list", async || {
-        watched.rows("calls", "robot who ok").await.into_iter().next()
+        watched
+            .rows("calls", "robot who ok")
+            .await
+            .into_iter()
+            .next()
     });
     let call = call.await;
     assert_eq!(call["principal"], json!("api_key:robot"), "{call}");

@@ -13,7 +13,7 @@ const CHROMIUM: &str = "/usr/bin/chromium";
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser");
 
 /// Names of the keys, which are the people in the browser, too.
-const OPERATOR: &str = "operator";
+const OPERATOR: &str = "ops";
 const READER: &str = "reader";
 const CALLER: &str = "caller";
 /// Keys with their scopes.
@@ -172,7 +172,7 @@ fn topology(peers: &Peers, folder: &Path, port: u16) -> String {
     [
         "[node]\nname = \"console\"\n[store]\n".to_owned(),
         format!("[console]\nbind = \"127.0.0.1:{port}\"\nread_content = true\n"),
-        upstream(DESK, "pin = \"trust-first\"\n"),
+        upstream(DESK, "pin = \"trust-first\"\nsupports_elicitation = true\n"),
         upstream(WORKER, ""),
         "[[agent]]\nkind = \"mailroom\"\nid = \"post\"\n".to_owned(),
         listener("protocol = \"mcp\"\ndialect = \"mcp\"\n", DESK),

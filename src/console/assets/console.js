@@ -36,6 +36,9 @@
     return Boolean(selection && !selection.isCollapsed && selection.anchorNode && element.contains(selection.anchorNode));
   }
 
+  // Streams that are open: that of the page, and of htmx's attempts after it was refused.
+  const feeds = new Set();
+
   // Event stream of the page, for htmx. It is closed while the page is hidden, because a node has places for few.
   class PageFeed {
     constructor(url) {
@@ -91,6 +94,7 @@
 
     close() {
       this.hasEnded = true;
+      feeds.delete(this);
       document.removeEventListener('visibilitychange', this.follow);
       if (this.source) this.source.close();
       this.source = null;
@@ -314,6 +318,8 @@
       if (isBehind && !isPaused && document.getSelection().isCollapsed) refresh();
     });
     document.addEventListener('keydown', onKey);
+    // The stream ends with the session: it is closed first, so that its end isn't a failure.
+    document.addEventListener('submit', (event) => { if (event.target.getAttribute('action') === '/logout') for (const feed of [...feeds]) feed.close(); });
     document.addEventListener('click', onClick);
     document.addEventListener('change', onChange);
     document.addEventListener('input', onInput);
@@ -324,6 +330,10 @@
   }
 
   // Before htmx opens the stream of the page, which it does when the page is ready.
-  htmx.createEventSource = (url) => new PageFeed(url);
+  htmx.createEventSource = (url) => {
+    const feed = new PageFeed(url);
+    feeds.add(feed);
+    return feed;
+  };
   start();
 })();

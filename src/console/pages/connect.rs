@@ -40,7 +40,7 @@ pub(crate) fn connect(frame: &PageFrame<'_>, targets: &[ConnectTarget]) -> Marku
                 h2 id={ "target-" (nth) } { (target.name) " " code { (target.url) } }
                 div.cards {
                     @for (which, snippet) in snippets(target).iter().enumerate() {
-                        (card(snippet, &format!("snippet-{nth}-{which}"), &target.name))
+                        (card(snippet, &format!("snippet-{nth}-{which}"), &format!("{} at {}", target.name, target.url)))
                     }
                 }
             }
