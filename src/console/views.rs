@@ -218,7 +218,10 @@ pub(super) async fn topology_picture(console: &ConsoleState) -> TopologyPicture 
         (id.clone(), state)
     };
     let names = |agents: &[(String, String)]| -> Vec<String> {
-        agents.iter().map(|(name, _)| name.clone()).collect()
+        // The agent that stands for all is listed with its own address too.
+        let mut names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
+        names.dedup();
+        names
     };
     let listeners = topology.listeners.iter().map(|listener| {
         let (url, protocol) = (listener.url.clone(), listener.protocol.clone());

@@ -8,8 +8,8 @@ use super::frame::{PageFrame, page};
 
 /// Maximum number of boxes in a column of the picture: 60. The tables have the others.
 const COLUMN_MAX: usize = 60;
-/// Maximum length of a label in the picture: 24 characters.
-const LABEL_CHARS_MAX: usize = 24;
+/// Maximum length of a label in the picture: 21 characters, which fit into a box.
+const LABEL_CHARS_MAX: usize = 21;
 /// Width of a box, in pixels.
 const BOX_WIDTH: usize = 200;
 /// Height of a box, in pixels.
@@ -47,12 +47,12 @@ pub(crate) fn topology(frame: &PageFrame<'_>, picture: &TopologyPicture) -> Mark
 }
 
 fn drawing(picture: &TopologyPicture) -> Markup {
-    let rows = picture
-        .listeners
-        .len()
-        .max(picture.agents.len())
-        .max(picture.upstreams.len())
-        .clamp(1, COLUMN_MAX);
+    let (listeners, upstreams) = (picture.listeners.len(), picture.upstreams.len());
+    let direct = listeners.max(upstreams).min(COLUMN_MAX);
+    // Below the lines from listeners to upstreams, which would seem to lead through agents.
+    let above = if upstreams == 0 { 0 } else { direct };
+    let agents = picture.agents.len().min(COLUMN_MAX);
+    let rows = direct.max(if agents == 0 { 1 } else { above + agents });
     let width = 2 * MARGIN + 2 * COLUMN_WIDTH + BOX_WIDTH;
     let height = 2 * MARGIN + rows * ROW_HEIGHT;
     html! {
@@ -63,7 +63,7 @@ fn drawing(picture: &TopologyPicture) -> Markup {
             }
             @for (row, (_, _, agents)) in picture.listeners.iter().take(COLUMN_MAX).enumerate() {
                 @for agent in agents {
-                    @if let Some(to) = row_of(&picture.agents, agent) { (edge((0, row), (1, to))) }
+                    @if let Some(to) = row_of(&picture.agents, agent) { (edge((0, row), (1, above + to))) }
                     @if let Some(to) = row_of(&picture.upstreams, agent) { (edge((0, row), (2, to))) }
                 }
             }
@@ -71,7 +71,7 @@ fn drawing(picture: &TopologyPicture) -> Markup {
                 (node_box(0, row, address, protocol, "listener"))
             }
             @for (row, (id, kind)) in picture.agents.iter().take(COLUMN_MAX).enumerate() {
-                (node_box(1, row, id, kind, "agent"))
+                (node_box(1, above + row, id, kind, "agent"))
             }
             @for (row, (id, state)) in picture.upstreams.iter().take(COLUMN_MAX).enumerate() {
                 (node_box(2, row, id, state, upstream_class(state)))
