@@ -27,7 +27,7 @@ const REQUESTS_MAX: usize = 16;
 
 /// Places that add resources to an HTTP server, and their number. The tables of a place's routes are in the matrix, or its routes are
 /// in [`a2a_rows::public_rows`].
-const RESOURCES: [(&str, usize); 7] = [
+const RESOURCES: [(&str, usize); 8] = [
     ("protocols/a2a/src/grpc/mod.rs", 1),
     ("protocols/a2a/src/inbound/server.rs", 6),
     ("protocols/mail/src/inbound/mod.rs", 4),
@@ -35,6 +35,8 @@ const RESOURCES: [(&str, usize); 7] = [
     ("protocols/mcp/src/inbound/http/mod.rs", 8),
     ("protocols/rpc/src/serve/token_metadata.rs", 4),
     ("src/config/kinds/a2a.rs", 3),
+    // A table of its own, which `console::every_route_needs_its_scope` goes through.
+    ("src/console/routes.rs", 4),
 ];
 /// Texts that add a resource, or a handler of one.
 const ADDING: [&str; 7] = [

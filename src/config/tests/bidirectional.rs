@@ -178,7 +178,7 @@ fn mistakes_are_told_where_they_are() {
 /// bidirectional agent's file and in a MagicTunnel's; each is warned of, with what may have been meant.
 #[test]
 fn unknown_keys_of_foreign_files_are_warnings() {
-    let ours = "[server]\nport = 8080\nportt = 1\n[mode]\nrepll = true\n[telemetry]\non = true\n";
+    let ours = "[server]\nport = 8080\nportt = 1\n[mode]\nrepll = true\n[metrics]\non = true\n";
     let theirs = "external_mcp:\n  servers:\n    a: {url: \"http://x/\", ur: 1}\n  extra: 1\n";
     for (text, is_yaml, unknown) in [(ours, false, 3), (theirs, true, 2)] {
         let (topology, problems) = parse_topology(text, is_yaml, Path::new(""), false);
