@@ -124,10 +124,10 @@ fn whole_object(posted: &[(&str, &str)]) -> Result<Map<String, Value>, String> {
 fn form_fields(schema: &Value) -> Option<Vec<FormField<'_>>> {
     const COMPOSED: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];
     let Some(properties) = schema["properties"].as_object() else {
-        let takes_others = match &schema["additionalProperties"] {
-            Value::Null | Value::Bool(false) => false,
-            _ => true,
-        };
+        let takes_others = !matches!(
+            &schema["additionalProperties"],
+            Value::Null | Value::Bool(false)
+        );
         let is_composed = COMPOSED.iter().any(|member| schema.get(*member).is_some());
         let is_empty = schema["type"].as_str() == Some("object") && !takes_others && !is_composed;
         return is_empty.then(Vec::new);

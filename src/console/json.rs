@@ -9,6 +9,7 @@ use serde_json::json;
 use super::request::{ConsoleError, ConsoleRequest, json_body};
 use super::tasks::task_with_parts;
 use super::views;
+use crate::monitor::view::NodeView;
 
 /// Default of the parameter `limit`: number of calls in a list.
 const CALLS_DEFAULT: usize = 100;
@@ -67,10 +68,13 @@ pub(super) async fn json_view(
             ok(&pending.collect::<Vec<_>>())
         }
         JsonView::Node => {
-            let mut node = monitor.view(false, calls_limit(request)?).await;
-            node.overview = request.overview();
-            node.questions = views::questions(console, client).await?;
-            node.upstreams = views::upstreams(console, client).await;
+            let node = NodeView {
+                overview: request.overview(),
+                agents: monitor.agents(),
+                calls: monitor.calls("", calls_limit(request)?),
+                questions: views::questions(console, client).await?,
+                upstreams: views::upstreams(console, client).await,
+            };
             ok(&node)
         }
     })

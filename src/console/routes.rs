@@ -322,15 +322,17 @@ async fn handle_route(
         body: Fields::default(),
         inbox_questions: 0,
     };
-    let shows_node = !matches!(
-        route.endpoint,
-        Endpoint::Feed | Endpoint::Metrics | Endpoint::SignOut
-    );
-    if shows_node && checked.client.has(Role::Read) {
-        checked.inbox_questions = views::inbox_count(console).await;
-    }
     if let Err(error) = check_roles(&checked, route) {
         return Ok(checked.failed(error));
+    }
+    let shows_counts = matches!(
+        route.endpoint,
+        Endpoint::Page(_)
+            | Endpoint::Part(PagePart::Counts)
+            | Endpoint::Json(JsonView::Overview | JsonView::Node)
+    );
+    if shows_counts && checked.client.has(Role::Read) {
+        checked.inbox_questions = views::inbox_count(console).await;
     }
     if *request.method() == Method::POST {
         checked.body = Fields::of_body(request, payload).await?;
@@ -401,7 +403,7 @@ fn asset(request: &HttpRequest) -> Result<HttpResponse, ConsoleError> {
         return Ok(response.finish());
     }
     response.insert_header((CONTENT_TYPE, *kind));
-    Ok(response.body(web::Bytes::from_static(*content)))
+    Ok(response.body(web::Bytes::from_static(content)))
 }
 
 /// Returns the page to sign in at. Where no credentials are configured, it says so.

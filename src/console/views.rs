@@ -1,11 +1,12 @@
 //! Views that the console makes of the store, the inboxes of people and the topology, beside those of the node's monitor.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_person::{InboxRequest, inbox};
 use callboard_runtime::{Approval, PinnedTool, ToolVersion, approvals, pinned_tools, visible};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::ConsoleState;
 use super::access::{ConsoleClient, Role};
@@ -15,6 +16,8 @@ use crate::monitor::view::{QuestionView, TaskView, Timeline, ToolView, UpstreamV
 
 /// Beginning of the ids of questions that wait in the inbox of a person.
 pub(super) const INBOX_PREFIX: &str = "inbox:";
+/// Maximum time of the store to answer how many questions wait in inboxes. Pages are shown without the number then.
+const INBOX_COUNT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Member of an upstream's state with the last lines of its program's standard error.
 const STDERR_MEMBER: &str = "stderr";
 /// Maximum size of a tool's definition that is shown, in bytes. A larger one isn't.
@@ -83,10 +86,14 @@ async fn inbox_requests(console: &ConsoleState) -> Result<Arc<Vec<InboxRequest>>
     waiting.map_err(ConsoleError::of_store)
 }
 
-/// Returns the number of questions in the inboxes of all people; 0 if the store doesn't answer.
+/// Returns the number of questions in the inboxes of all people; 0 if the store doesn't answer within
+/// [`INBOX_COUNT_TIMEOUT`].
 pub(super) async fn inbox_count(console: &ConsoleState) -> usize {
-    let waiting = inbox_requests(console).await;
-    waiting.map_or(0, |waiting| waiting.len())
+    let waiting = timeout(INBOX_COUNT_TIMEOUT, inbox_requests(console)).await;
+    waiting
+        .ok()
+        .and_then(Result::ok)
+        .map_or(0, |waiting| waiting.len())
 }
 
 /// Returns the states of the upstreams. The last lines of their programs' standard error are for clients with the right

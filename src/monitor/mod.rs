@@ -16,6 +16,7 @@ pub(crate) mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use agents::CallCounts;
@@ -35,7 +36,7 @@ use step::{shown, shown_principal, unix_ms};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
-use view::{AgentView, CallLine, NodeView, Overview, QuestionView, Timeline, UpstreamView};
+use view::{AgentView, CallLine, Overview, QuestionView, Timeline, UpstreamView};
 
 /// Time between two readings of the event stream.
 const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -84,6 +85,8 @@ struct Monitor {
     /// Used by the reading task, and while a sink is added.
     sinks: Mutex<Vec<Box<dyn EventSink>>>,
     changes: watch::Sender<u64>,
+    /// Whether requests and replies that were recorded are shown.
+    shows_content: AtomicBool,
     /// Cancelled once the reading task has ended.
     ended: CancellationToken,
 }
@@ -190,6 +193,7 @@ impl NodeMonitor {
             registry,
             sinks: Mutex::new(Vec::new()),
             changes: watch::Sender::new(0),
+            shows_content: AtomicBool::new(true),
             ended: CancellationToken::new(),
         }))
     }
@@ -276,7 +280,12 @@ impl NodeMonitor {
     pub fn timeline(&self, call: &str, with_content: bool) -> Option<Timeline> {
         let id: CallId = call.parse().ok()?;
         let call = self.0.state.lock().calls.record(id)?;
-        Some(call.timeline(with_content))
+        Some(call.timeline(with_content && self.0.shows_content.load(Relaxed)))
+    }
+
+    /// Sets whether requests and replies that were recorded are shown.
+    pub fn set_shows_content(&self, shows_content: bool) {
+        self.0.shows_content.store(shows_content, Relaxed);
     }
 
     /// Returns the questions that wait, oldest first: those that can be answered at a console, and those that only the
@@ -342,17 +351,6 @@ impl NodeMonitor {
             started_at: self.0.started_at,
         };
         metrics_text(&self.0.registry, &scrape)
-    }
-
-    /// Returns all that a screen shows, with at most `calls_max` calls.
-    pub async fn view(&self, with_content: bool, calls_max: usize) -> NodeView {
-        NodeView {
-            overview: self.overview(),
-            agents: self.agents(),
-            calls: self.calls("", calls_max),
-            questions: self.questions(with_content),
-            upstreams: self.upstreams().await,
-        }
     }
 }
 

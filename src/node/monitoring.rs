@@ -102,7 +102,9 @@ impl NodeMonitoring {
     /// agents start.
     pub(super) fn update(&self, topology: &Topology) {
         self.classes.raise(topology);
-        self.reads_content.store(records_content(topology), Relaxed);
+        let reads_content = records_content(topology);
+        self.reads_content.store(reads_content, Relaxed);
+        self.monitor.set_shows_content(reads_content);
     }
 
     /// Reads the last events, and exports them.

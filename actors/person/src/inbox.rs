@@ -128,6 +128,9 @@ pub enum InboxError {
     Store(#[from] KvError),
 }
 
+/// Time for which an answer counts for repeated calls that don't name a reference, in seconds. Fixed.
+const UNNAMED_ANSWER_TIME_S: u64 = 600;
+
 /// Question that is to be put into an inbox.
 pub(crate) struct NewRequest<'a> {
     /// Secret of the keys ([`secret`]).
@@ -268,6 +271,12 @@ impl StoredRequest {
         key_of(&self.id).unwrap_or_default()
     }
 
+    /// Returns whether the answer is too old for calls that didn't name the question.
+    fn is_answered_long_ago(&self) -> bool {
+        let until = self.answered_s.saturating_add(UNNAMED_ANSWER_TIME_S);
+        self.state != InboxState::Waiting && until <= unix_s(SystemTime::now())
+    }
+
     fn is_expired(&self) -> bool {
         unix_s(SystemTime::now()) >= self.expires_s
     }
@@ -398,7 +407,11 @@ pub(crate) async fn open(
     let key = new.key();
     loop {
         let (known, version) = read(store, &key).await.map_err(unavailable)?;
-        if let Some(known) = known.filter(|known| !known.is_expired()) {
+        let is_current = |known: &StoredRequest| {
+            let is_old = new.named.is_none() && known.is_answered_long_ago();
+            !known.is_expired() && !is_old
+        };
+        if let Some(known) = known.filter(is_current) {
             return match new.is_same(&known) {
                 true => Ok((known, false)),
                 false => Err(Failure::invalid(

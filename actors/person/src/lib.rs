@@ -61,8 +61,8 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(500);
 const WAIT_PROGRESS: f64 = 1e-6;
 
 /// Asks a person a question and waits for the answer. The person may decline. If the call ends before the
-/// person has answered, repeat it with the same question: it gets the same answer. To ask the same question anew, choose a
-/// new reference.
+/// person has answered, repeat it with the same question: within ten minutes of the answer it gets the same one. To ask
+/// the same question anew, choose a new reference.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema, derive_more::Debug)]
 #[message(name = "ask", reply = PersonAnswer, fallible, title = "Ask a person", idempotent, destructive = false, open_world = false, task = "optional")]
 #[serde(deny_unknown_fields)]

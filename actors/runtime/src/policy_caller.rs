@@ -184,7 +184,8 @@ impl CallContext {
         let is_recorded = direction == Direction::Inbound && system.node_events().is_on();
         let checks_parts = system.policy().checks_parts();
         let has_caller = self.caller.is_some();
-        if !checks_parts && !asks_people && !(is_recorded && has_caller) {
+        let needs_caller = is_recorded && has_caller;
+        if !(checks_parts || asks_people || needs_caller) {
             return self;
         }
         let of = Arc::new(CallFacts {

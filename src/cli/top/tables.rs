@@ -143,7 +143,7 @@ fn rows_of<T: DeserializeOwned>(
     name: &str,
 ) -> Result<Option<Vec<T>>, serde_json::Error> {
     let rows = view.get(name);
-    rows.map(|rows| Vec::<T>::deserialize(rows)).transpose()
+    rows.map(Vec::<T>::deserialize).transpose()
 }
 
 /// Returns the line about the whole node.

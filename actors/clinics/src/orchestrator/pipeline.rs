@@ -58,6 +58,7 @@ impl<'a> Pipeline<'a> {
             reported: AtomicU32::new(0),
         });
         call.caller = Some(stages.clone());
+        call.caller_alone = None;
         Ok(Self {
             config,
             call,

@@ -77,8 +77,11 @@ impl Hop {
 }
 
 impl Drop for Hop {
-    /// Records a handler that was dropped before its end.
+    /// Records a handler that panicked or was dropped before its end.
     fn drop(&mut self) {
-        self.finish(Some(FailureKind::Cancelled));
+        self.finish(Some(match std::thread::panicking() {
+            true => FailureKind::Internal,
+            false => FailureKind::Cancelled,
+        }));
     }
 }

@@ -66,7 +66,8 @@ async fn exchange_checked<Work: Future<Output = RawReply>>(
     let request = policy_request(&name, &message.payload, cx, server);
     let pins = policy.tool_pins();
     let is_pinned = pins.has(server);
-    if is_pinned && let Some(tool) = tool {
+    // Pins may have been set just now.
+    if is_pinned && let Some(tool) = tool.or_else(|| tool_name(&request)) {
         let is_call = name == CallTool::NAME;
         let checked = match is_call && has_ambiguous_names(&message.payload) {
             true => Err(Failure::invalid(

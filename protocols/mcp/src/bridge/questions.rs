@@ -39,6 +39,7 @@ impl UpstreamQuestions {
             None => call.caller.clone(),
         };
         let observer = call.caller.take();
+        call.caller_alone = None;
         if observer.is_some() || answerer.is_some() {
             let abilities = answerer
                 .as_ref()

@@ -459,21 +459,32 @@ impl UpstreamProxy {
     }
 
     /// Returns the bridge's state as JSON for the admin page.
+    /// Tries to connect, on the current tokio runtime.
+    fn spawn_probe(self: Arc<Self>) {
+        tokio::spawn(async move {
+            let Ok(permit) = self.breaker.acquire(&self.name) else {
+                return;
+            };
+            let connected = probe(&self.pool.lease_shared()).await;
+            if let Ok(session) = &connected {
+                self.record_session(session);
+            }
+            self.record_outcome(permit, &connected);
+        });
+    }
+
     /// Carries out a command of the operator. Must be called on a tokio runtime.
     pub fn command(self: Arc<Self>, command: UpstreamCommand) {
         match command {
-            UpstreamCommand::Retry if !self.breaker.retry_now() => {}
-            UpstreamCommand::Retry => drop(tokio::spawn(async move {
-                let Ok(permit) = self.breaker.acquire(&self.name) else {
-                    return;
-                };
-                let connected = probe(&self.pool.lease_shared()).await;
-                if let Ok(session) = &connected {
-                    self.record_session(session);
+            UpstreamCommand::Retry => {
+                if self.breaker.retry_now() {
+                    self.spawn_probe();
                 }
-                self.record_outcome(permit, &connected);
-            })),
-            UpstreamCommand::Enable => self.breaker.set_disabled(false),
+            }
+            UpstreamCommand::Enable => {
+                self.breaker.set_disabled(false);
+                self.spawn_probe();
+            }
             UpstreamCommand::Disable => {
                 self.breaker.set_disabled(true);
                 self.emit_state(false);
