@@ -64,20 +64,12 @@ async fn list(arguments: ToolListArguments) -> CommandResult {
     for tool in tools {
         match json {
             true => output::print_json(&json!({
-                "tool": tool.name, "state": state(&tool), "approved": tool.approved, "offered": tool.offered,
+                "tool": tool.name, "state": tool.state(), "approved": tool.approved, "offered": tool.offered,
             }))?,
-            false => output::print_line(format_args!("{}\t{}", tool.name, state(&tool)))?,
+            false => output::print_line(format_args!("{}\t{}", tool.name, tool.state()))?,
         }
     }
     Ok(EXIT_ANSWERED)
-}
-
-fn state(tool: &PinnedTool) -> &'static str {
-    match (&tool.approved, &tool.offered) {
-        (Some(_), None) => "approved",
-        (Some(_), Some(_)) => "changed",
-        (None, _) => "new",
-    }
 }
 
 async fn approve(arguments: ToolApproveArguments) -> CommandResult {
@@ -162,7 +154,7 @@ fn is_confirmed(tool: &str) -> std::io::Result<bool> {
 /// Returns the members of a tool's definition that are different, with `-` before what was approved and `+`
 /// before what the server lists.
 fn difference(tool: &PinnedTool, offered: &ToolVersion) -> String {
-    let mut text = format!("{} ({})", tool.name, state(tool));
+    let mut text = format!("{} ({})", tool.name, tool.state());
     let before = tool.approved.as_ref();
     let Some(now) = &offered.definition else {
         return text

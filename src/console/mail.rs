@@ -13,7 +13,7 @@ use callboard_runtime::AgentRef;
 
 use super::pages::{MailLine, MailPage, MailThreadLine};
 use super::play::ask_agent;
-use super::views::unix_ms;
+use crate::monitor::unix_ms;
 
 /// Maximum number of recipients of a message from the console.
 const RECIPIENTS_MAX: usize = 100;

@@ -9,7 +9,7 @@ use callboard_runtime::{JournalResult, Task, TaskFilter, TaskId, TaskStore, visi
 
 use super::cache::CachedList;
 use super::request::ConsoleError;
-use super::views::unix_ms;
+use crate::monitor::unix_ms;
 use crate::monitor::view::TaskView;
 
 /// Maximum number of tasks in a list: the newest ones.

@@ -1,7 +1,7 @@
 //! Views that the console makes of the store, the inboxes of people and the topology, beside those of the node's monitor.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use callboard_person::{InboxRequest, inbox};
 use callboard_runtime::{Approval, PinnedTool, ToolVersion, approvals, pinned_tools, visible};
@@ -22,12 +22,6 @@ const INBOX_COUNT_TIMEOUT: Duration = Duration::from_millis(500);
 const STDERR_MEMBER: &str = "stderr";
 /// Maximum size of a tool's definition that is shown, in bytes. A larger one isn't.
 const DEFINITION_BYTES_MAX: usize = 64 * 1024;
-
-/// Returns a time in milliseconds since the Unix epoch.
-pub(super) fn unix_ms(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// Returns the timeline of a call. Requests and replies are for clients with the right to see contents, and only of agents
 /// whose texts may be shown now, whatever was recorded.
@@ -178,16 +172,11 @@ fn tool_view(upstream: &str, tool: &PinnedTool) -> ToolView {
         let text = serde_json::to_string_pretty(definition).ok()?;
         (text.len() <= DEFINITION_BYTES_MAX).then_some(text)
     };
-    let state = match (&tool.approved, &tool.offered) {
-        (Some(_), None) => "approved",
-        (Some(_), Some(_)) => "changed",
-        (None, _) => "new",
-    };
     let offered_hash = tool.offered.as_ref().map(|version| version.hash.clone());
     ToolView {
         upstream: upstream.to_owned(),
         tool: tool.name.clone(),
-        state: state.to_owned(),
+        state: tool.state().to_owned(),
         approved: definition(&tool.approved).unwrap_or_default(),
         offered: definition(&tool.offered).unwrap_or_default(),
         offered_hash: offered_hash.unwrap_or_default(),

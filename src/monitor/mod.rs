@@ -1,6 +1,6 @@
 //! Monitor of a node: the only reader of its events, for the console, metrics and traces.
 //!
-//! What it keeps is bounded, whatever the number of agents and events.
+//! Memory is bounded, whatever the number of agents and events.
 
 mod agents;
 mod calls;
@@ -32,7 +32,8 @@ use minute::LastMinute;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use step::{shown, shown_principal, unix_ms};
+pub(crate) use step::unix_ms;
+use step::{shown, shown_principal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;

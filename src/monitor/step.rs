@@ -28,7 +28,7 @@ pub(super) fn shown_principal(principal: &Principal) -> String {
 }
 
 /// Returns a time in milliseconds since the Unix epoch; 0 for an earlier one.
-pub(super) fn unix_ms(time: SystemTime) -> u64 {
+pub(crate) fn unix_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

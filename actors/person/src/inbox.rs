@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{
-    Elicitation, Failure, Principal, PrincipalKind, RawObject, encode_hex, log,
+use callboard_message::{Elicitation, Failure, Principal, PrincipalKind, RawObject, log};
+use callboard_runtime::{
+    AuditEntry, AuditLog, JournalError, KvEntry, KvError, KvStore, keyed_hash, kv_secret, list_all,
 };
-use callboard_runtime::{AuditEntry, AuditLog, JournalError, KvEntry, KvError, KvStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use wildmatch::WildMatch;
 
 /// Maximum number of questions of one requester that wait or whose answer is kept. For one more, the oldest
@@ -30,10 +29,6 @@ pub const ANSWER_SCOPE: &str = "console.act";
 pub(crate) const SPACE: &str = "person-requests";
 /// Space of the secret of the keys, which all nodes on the store share.
 const SECRET_SPACE: &str = "person-secret";
-/// Key of the secret, and of its member.
-const SECRET_KEY: &str = "secret";
-/// Number of entries that are read at once.
-const PAGE_ENTRIES: usize = 100;
 /// Number of characters of a key.
 const KEY_CHARS: usize = 32;
 /// Time for which an answer is kept in any case, so that calls that wait read it.
@@ -183,24 +178,12 @@ pub(crate) struct StoredRequest {
     pub(crate) answered_s: u64,
 }
 
-/// Returns the secret of the keys, which is made at its first use.
+/// Returns the secret of the keys.
 ///
 /// # Errors
 /// Those of the store.
 pub(crate) async fn secret(store: &dyn KvStore) -> Result<String, KvError> {
-    loop {
-        if let Some(entry) = store.get(SECRET_SPACE, SECRET_KEY).await? {
-            return Ok(entry.body.text(SECRET_KEY).unwrap_or_default());
-        }
-        let new = encode_hex(&rand::random::<[u8; 32]>());
-        let body = RawObject::single(SECRET_KEY, &new);
-        match store.put(SECRET_SPACE, SECRET_KEY, body, Some(0)).await {
-            Ok(_) => return Ok(new),
-            // Another call or node was first.
-            Err(KvError::VersionConflict { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    kv_secret(store, SECRET_SPACE).await
 }
 
 impl NewRequest<'_> {
@@ -231,11 +214,7 @@ impl NewRequest<'_> {
             &scopes,
             self.person,
         ];
-        let mut texts = format!("{}:", self.secret);
-        for part in of_requester.iter().chain(parts) {
-            texts += &format!("{}:{part}", part.len());
-        }
-        let mut hash = encode_hex(&Sha256::digest(texts));
+        let mut hash = keyed_hash(self.secret, of_requester.iter().chain(parts).copied());
         hash.truncate(KEY_CHARS);
         hash
     }
@@ -522,7 +501,7 @@ pub(crate) async fn remove(store: &dyn KvStore, id: &str) -> Result<(), KvError>
 
 /// Returns all questions that haven't expired. Removes those that have been expired for a minute.
 async fn list(store: &dyn KvStore) -> Result<Vec<ListedRequest>, KvError> {
-    let entries = list_entries(store).await?;
+    let entries = list_all(store, SPACE).await?;
     remove_old(store, &entries).await?;
     let current = entries.iter().filter_map(|entry| {
         let request = to_record(entry).filter(|request| !request.is_expired())?;
@@ -534,24 +513,12 @@ async fn list(store: &dyn KvStore) -> Result<Vec<ListedRequest>, KvError> {
     Ok(current.collect())
 }
 
-async fn list_entries(store: &dyn KvStore) -> Result<Vec<KvEntry>, KvError> {
-    let mut entries: Vec<KvEntry> = Vec::new();
-    loop {
-        let after = entries.last().map(|entry| entry.key.clone());
-        let page = store.list(SPACE, after.as_deref(), PAGE_ENTRIES).await?;
-        if page.is_empty() {
-            return Ok(entries);
-        }
-        entries.extend(page);
-    }
-}
-
 /// Removes questions and answers that have been expired for a minute. Returns their number.
 ///
 /// # Errors
 /// Those of the store.
 pub async fn remove_expired(store: &dyn KvStore) -> Result<usize, KvError> {
-    let entries = list_entries(store).await?;
+    let entries = list_all(store, SPACE).await?;
     remove_old(store, &entries).await
 }
 

@@ -6,9 +6,10 @@ use std::ops::Bound;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use callboard_message::RawObject;
+use callboard_message::{RawObject, encode_hex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 use crate::journal::{JournalError, JournalResult};
 use crate::sync::Mutex;
@@ -54,7 +55,7 @@ const PAGE_ENTRIES: usize = 1_000;
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn list_all(store: &dyn KvStore, space: &str) -> JournalResult<Vec<KvEntry>> {
+pub async fn list_all(store: &dyn KvStore, space: &str) -> JournalResult<Vec<KvEntry>> {
     let mut entries: Vec<KvEntry> = Vec::new();
     loop {
         let after = entries.last().map(|entry| entry.key.clone());
@@ -64,6 +65,38 @@ pub(crate) async fn list_all(store: &dyn KvStore, space: &str) -> JournalResult<
         }
         entries.extend(page);
     }
+}
+
+/// Key of a space's secret, and of its member.
+const SECRET_KEY: &str = "secret";
+
+/// Returns the secret of a space, which is made at its first use, for [`keyed_hash`]. All nodes on the store share it.
+///
+/// # Errors
+/// Those of the store.
+pub async fn kv_secret(store: &dyn KvStore, space: &str) -> Result<String, KvError> {
+    loop {
+        if let Some(entry) = store.get(space, SECRET_KEY).await? {
+            return Ok(entry.body.text(SECRET_KEY).unwrap_or_default());
+        }
+        let new = encode_hex(&rand::random::<[u8; 32]>());
+        let body = RawObject::single(SECRET_KEY, &new);
+        match store.put(space, SECRET_KEY, body, Some(0)).await {
+            Ok(_) => return Ok(new),
+            // Another call or node was first.
+            Err(KvError::VersionConflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns a keyed hash of texts, in hexadecimal: nobody who reads it can try out what they are.
+pub fn keyed_hash<'a>(secret: &str, parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut texts = format!("{secret}:");
+    for part in parts {
+        texts += &format!("{}:{part}", part.len());
+    }
+    encode_hex(&Sha256::digest(texts))
 }
 
 /// Error of writing an entry ([`KvStore::put`]).

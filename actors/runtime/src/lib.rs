@@ -57,7 +57,7 @@ pub use journal::{
 };
 pub use kv_store::{
     KV_KEY_BYTES_MAX, KV_SPACE_ENTRIES_MAX_DEFAULT, KV_VALUE_BYTES_MAX_DEFAULT, KvEntry, KvError,
-    KvStore, MemoryKvStore, check_kv_entry,
+    KvStore, MemoryKvStore, check_kv_entry, keyed_hash, kv_secret, list_all,
 };
 pub use mail::{
     DeliveryState, FAN_OUT_BATCH_MAX, INLINE_COPIES_MAX, MAIL_EVENTS_STREAM,

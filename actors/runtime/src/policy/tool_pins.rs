@@ -61,6 +61,17 @@ pub struct PinnedTool {
     pub offered: Option<ToolVersion>,
 }
 
+impl PinnedTool {
+    /// Returns `approved`, `changed` (another version than the approved one is offered) or `new`.
+    pub fn state(&self) -> &'static str {
+        match (&self.approved, &self.offered) {
+            (Some(_), None) => "approved",
+            (Some(_), Some(_)) => "changed",
+            (None, _) => "new",
+        }
+    }
+}
+
 /// Version of a tool's definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolVersion {

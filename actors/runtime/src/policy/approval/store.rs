@@ -2,14 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Failure, Principal, PrincipalKind, RawObject, encode_hex};
+use callboard_message::{Failure, Principal, PrincipalKind};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use wildmatch::WildMatch;
 
 use super::arguments::{ToolUse, describe};
 use crate::journal::{JournalError, JournalResult};
-use crate::kv_store::{KvEntry, KvError, KvStore, list_all, to_body};
+use crate::kv_store::{KvEntry, KvError, KvStore, keyed_hash, kv_secret, list_all, to_body};
 use crate::policy::access::ApprovalTerms;
 use crate::policy::unix_s;
 
@@ -33,8 +32,6 @@ const EXPIRED_TIME_S: u64 = 60;
 const EXPIRED_REMOVALS_MAX: usize = 256;
 /// Space of the secret of the keys, which all nodes on the store share.
 const SECRET_SPACE: &str = "approvals-secret";
-/// Key of the secret, and of its member.
-const SECRET_KEY: &str = "secret";
 
 /// State of a use that needs an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,33 +114,12 @@ pub enum ApprovalError {
     Store(#[from] KvError),
 }
 
-/// Returns the secret of the keys, which is made at its first use.
+/// Returns the secret of the keys.
 ///
 /// # Errors
 /// Those of the store.
 pub(super) async fn secret(store: &dyn KvStore) -> Result<String, KvError> {
-    loop {
-        if let Some(entry) = store.get(SECRET_SPACE, SECRET_KEY).await? {
-            return Ok(entry.body.text(SECRET_KEY).unwrap_or_default());
-        }
-        let new = encode_hex(&rand::random::<[u8; 32]>());
-        let body = RawObject::single(SECRET_KEY, &new);
-        match store.put(SECRET_SPACE, SECRET_KEY, body, Some(0)).await {
-            Ok(_) => return Ok(new),
-            // Another node was first.
-            Err(KvError::VersionConflict { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Returns a keyed hash of texts, in hexadecimal: nobody who reads it can try out what they are.
-fn hash(secret: &str, parts: &[&str]) -> String {
-    let mut texts = format!("{secret}:");
-    for part in parts {
-        texts += &format!("{}:{part}", part.len());
-    }
-    encode_hex(&Sha256::digest(texts))
+    kv_secret(store, SECRET_SPACE).await
 }
 
 /// Returns the key of a use: the same for each call with the same arguments by the same principal, whose
@@ -159,9 +135,9 @@ pub(super) fn key(
     let purpose = requester.purpose.as_deref().unwrap_or_default();
     let of_use = [&scopes, purpose, used.agent, used.tool, &used.arguments];
     let of_terms = [&*terms.rule, &approvers];
-    let mut key = hash(secret, &who);
+    let mut key = keyed_hash(secret, who);
     key.truncate(PRINCIPAL_KEY_CHARS);
-    key += &hash(secret, &[&who[..], &of_use, &of_terms].concat());
+    key += &keyed_hash(secret, [&who[..], &of_use, &of_terms].concat());
     key.truncate(KEY_CHARS);
     key
 }
