@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use callboard_runtime::{AgentSnapshot, AgentState, ExchangeEnd};
+use callboard_runtime::{AgentSnapshot, AgentState, ExchangeKind};
 
-use super::names;
 use super::step::shown;
 use super::view::AgentView;
 
@@ -20,33 +19,60 @@ pub(super) struct CallCount {
     failures: u64,
 }
 
+/// Calls of an agent by the kind of the exchange.
+#[derive(Debug, Clone, Copy, Default)]
+struct CountsByKind {
+    inbound: CallCount,
+    outbound: CallCount,
+    local: CallCount,
+}
+
+impl CountsByKind {
+    /// Returns the calls of the agent. A call that an upstream passes on under its own name counts once.
+    fn total(&self) -> CallCount {
+        let with_peers = |of: fn(&CallCount) -> u64| of(&self.inbound).max(of(&self.outbound));
+        CallCount {
+            calls: with_peers(|count| count.calls) + self.local.calls,
+            failures: with_peers(|count| count.failures) + self.local.failures,
+        }
+    }
+}
+
 /// Number of calls by the agent's name.
 #[derive(Default)]
 pub(super) struct CallCounts {
-    by_name: HashMap<Box<str>, CallCount>,
+    by_name: HashMap<Box<str>, CountsByKind>,
 }
 
 impl CallCounts {
-    /// Counts an exchange as a call of its agent, if that has a name.
-    pub fn record(&mut self, end: &ExchangeEnd) {
-        let name = &end.exchange.agent;
+    /// Counts exchanges as calls of their agent, if that has a name.
+    pub fn record(&mut self, name: &str, kind: ExchangeKind, calls: u64, failed: bool) {
         if name.is_empty() {
             return;
         }
-        let failed = names::error_type(end.failure, end.is_tool_error).is_some();
-        if let Some(count) = self.by_name.get_mut(name) {
-            count.add(failed);
-        } else if self.by_name.len() < AGENTS_COUNTED_MAX {
-            let mut count = CallCount::default();
-            count.add(failed);
-            self.by_name.insert(name.clone(), count);
+        if !self.by_name.contains_key(name) {
+            if self.by_name.len() >= AGENTS_COUNTED_MAX {
+                return;
+            }
+            self.by_name.insert(name.into(), CountsByKind::default());
         }
+        let Some(known) = self.by_name.get_mut(name) else {
+            return;
+        };
+        let count = match kind {
+            ExchangeKind::Inbound => &mut known.inbound,
+            ExchangeKind::Outbound => &mut known.outbound,
+            ExchangeKind::Local => &mut known.local,
+        };
+        count.calls += calls;
+        count.failures += if failed { calls } else { 0 };
     }
 
     /// Returns the counts of agents, in their order; 0 for one without a name or calls.
     pub fn of(&self, agents: &[AgentSnapshot]) -> Vec<CallCount> {
         let names = agents.iter().map(|agent| agent.name.as_deref());
-        let counts = names.map(|name| name.and_then(|name| self.by_name.get(name)).copied());
+        let known = names.map(|name| name.and_then(|name| self.by_name.get(name)));
+        let counts = known.map(|known| known.map(CountsByKind::total));
         counts.map(Option::unwrap_or_default).collect()
     }
 
@@ -54,13 +80,6 @@ impl CallCounts {
     #[cfg(test)]
     pub fn counted(&self) -> usize {
         self.by_name.len()
-    }
-}
-
-impl CallCount {
-    fn add(&mut self, failed: bool) {
-        self.calls += 1;
-        self.failures += u64::from(failed);
     }
 }
 

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::CallId;
-use callboard_runtime::{
-    Exchange, ExchangeEnd, ExchangeKind, PolicyRefusal, QuestionEnd, QuestionEvent,
-};
+use callboard_runtime::{Exchange, ExchangeEnd, PolicyRefusal, QuestionEnd, QuestionEvent};
 
 use super::names;
 use super::step::{EndedStep, Step, StepEnd, StepEvent, StepKind, ms, shown, unix_ms};
@@ -134,12 +132,6 @@ impl CallRecord {
         self.summary.is_running()
     }
 
-    /// Returns whether the call came from a peer for this agent.
-    fn is_inbound_for(&self, agent: &str) -> bool {
-        let shown = &self.summary.event;
-        shown.kind() == StepKind::Inbound && shown.agent() == agent
-    }
-
     fn has_step(&self, ended: &EndedStep) -> bool {
         // Of a call with too many steps each beginning has been counted. Local exchanges have an end alone.
         let is_counted = self.more > 0 && ended.kind != StepKind::Local;
@@ -247,8 +239,8 @@ impl CallTable {
     }
 
     /// Ends an exchange and takes its reply. One without a beginning is added first: a local one, or one whose beginning
-    /// was lost. Returns whether it passes on a call of a peer for the same agent.
-    pub fn exchange_ended(&mut self, end: &mut ExchangeEnd) -> bool {
+    /// was lost or not recorded.
+    pub fn exchange_ended(&mut self, end: &mut ExchangeEnd) {
         let exchange = &end.exchange;
         let ended = EndedStep {
             kind: StepKind::of(exchange.kind),
@@ -262,13 +254,10 @@ impl CallTable {
             reply: end.content.take().map(Arc::from),
         };
         let call = self.calls.get(&exchange.call);
-        let is_passed_on = exchange.kind == ExchangeKind::Outbound
-            && call.is_some_and(|call| call.is_inbound_for(&exchange.agent));
         if !call.is_some_and(|call| call.has_step(&ended)) {
             self.exchange_began(exchange.clone());
         }
         self.finish(exchange.call, ended);
-        is_passed_on
     }
 
     /// Adds a question as a step of its call.

@@ -1,23 +1,25 @@
 //! Metrics of a node in the format of Prometheus.
 //!
-//! Counters and histograms grow with the events. Gauges about agents are read when they are scraped. Labels are bounded
+//! Histograms grow with the node's counts of exchanges, counters with the events. Gauges about agents are read when they are scraped. Labels are bounded
 //! twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most [`SERIES_MAX`] combinations of them; agents
 //! within the node have limits of their own.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::FailureKind;
 use callboard_runtime::{
-    AgentSnapshot, ExchangeEnd, ExchangeKind, NodeEvent, PolicyRefusal, QuestionEnd, visible,
+    AgentSnapshot, DurationCounts, EXCHANGE_DURATION_BOUNDS_MS, ExchangeKind, ExchangeSeries,
+    NodeEvent, OutcomeCounts, PolicyRefusal, QuestionEnd, visible,
 };
-use prometheus_client::encoding::text;
+use parking_lot::Mutex;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::names::{self, label, metric};
@@ -27,12 +29,8 @@ pub(crate) const LABEL_VALUES_MAX: usize = 200;
 /// Maximum number of combinations of label values in a metric. Further ones are counted with [`names::OTHER`] in each
 /// label.
 const SERIES_MAX: usize = 2_000;
-/// Maximum number of series that are found by one look-up. Beyond it, all are forgotten and looked up anew.
-const SERIES_CACHED_MAX: usize = 16_384;
 /// Maximum length of a label value, in bytes. Longer ones are counted as [`names::OTHER`].
 const LABEL_BYTES_MAX: usize = 256;
-/// Bounds of buckets below those of the conventions, in seconds, for calls that stay in the process.
-const SHORT_DURATION_BOUNDS_S: [f64; 3] = [0.001, 0.002, 0.005];
 /// [`AgentEvent::event`](callboard_runtime::AgentEvent) of a restart.
 const AGENT_RESTARTED: &str = "restarted";
 
@@ -58,12 +56,6 @@ impl LabelValues {
         let value: Arc<str> = visible(text).into();
         known.insert(text.into(), value.clone());
         (name, value)
-    }
-
-    /// Returns a label with the value `text`; `None` if it hasn't been seen.
-    fn seen_label(&self, name: &'static str, text: &str) -> Option<Label> {
-        let known = self.by_label.get(name)?.get(text)?;
-        Some((name, known.clone()))
     }
 }
 
@@ -104,13 +96,8 @@ impl<M: Clone> Series<M> {
     }
 }
 
-fn duration_histogram() -> Histogram {
-    let bounds = SHORT_DURATION_BOUNDS_S.into_iter();
-    Histogram::new(bounds.chain(names::DURATION_BOUNDS_S))
-}
-
-/// Facts about an exchange or question that choose its series.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// Facts about exchanges or questions that choose their series.
+#[derive(Clone, Copy)]
 struct SeriesKey<'a> {
     kind: ExchangeKind,
     protocol: &'static str,
@@ -120,65 +107,27 @@ struct SeriesKey<'a> {
     tool: Option<&'a str>,
 }
 
-/// Histogram with the key that chose it.
-struct CachedSeries {
-    kind: ExchangeKind,
-    protocol: &'static str,
-    method: &'static str,
-    error: &'static str,
-    agent: Box<str>,
-    tool: Option<Box<str>>,
-    histogram: Histogram,
+/// Histogram of durations, with the buckets in which the node counts them.
+#[derive(Debug, Clone, Default)]
+struct DurationHistogram(Arc<Mutex<DurationCounts>>);
+
+impl TypedMetric for DurationHistogram {
+    const TYPE: MetricType = MetricType::Histogram;
 }
 
-impl CachedSeries {
-    fn new(key: &SeriesKey<'_>, histogram: Histogram) -> Self {
-        Self {
-            kind: key.kind,
-            protocol: key.protocol,
-            method: key.method,
-            error: key.error,
-            agent: key.agent.into(),
-            tool: key.tool.map(Into::into),
-            histogram,
-        }
+impl EncodeMetric for DurationHistogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let counts = *self.0.lock();
+        let bounds = EXCHANGE_DURATION_BOUNDS_MS.iter();
+        let bounds = bounds.map(|ms| Duration::from_millis(*ms).as_secs_f64());
+        let bounds = bounds.chain(std::iter::once(f64::MAX));
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts.buckets).collect();
+        let sum = counts.sum.as_secs_f64();
+        encoder.encode_histogram::<NoLabelSet>(sum, counts.count, &buckets, None)
     }
 
-    fn key(&self) -> SeriesKey<'_> {
-        SeriesKey {
-            kind: self.kind,
-            protocol: self.protocol,
-            method: self.method,
-            error: self.error,
-            agent: &self.agent,
-            tool: self.tool.as_deref(),
-        }
-    }
-}
-
-/// Histograms by the hash of their keys, so that a known series is found without an allocation. Of two keys with the
-/// same hash the latest is kept.
-#[derive(Default)]
-struct SeriesCache {
-    hasher: RandomState,
-    by_hash: HashMap<u64, CachedSeries>,
-}
-
-impl SeriesCache {
-    fn hash(&self, key: &SeriesKey<'_>) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    fn get(&self, hash: u64, key: &SeriesKey<'_>) -> Option<&Histogram> {
-        let found = self.by_hash.get(&hash)?;
-        (found.key() == *key).then_some(&found.histogram)
-    }
-
-    fn insert(&mut self, hash: u64, series: CachedSeries) {
-        if self.by_hash.len() >= SERIES_CACHED_MAX {
-            self.by_hash.clear();
-        }
-        self.by_hash.insert(hash, series);
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
     }
 }
 
@@ -188,14 +137,13 @@ pub(super) struct NodeMetrics {
     labels: LabelValues,
     /// Values of labels of agents within the node, so that many of them don't displace peers.
     local_labels: LabelValues,
-    cache: SeriesCache,
-    mcp_server: Series<Histogram>,
-    mcp_client: Series<Histogram>,
-    a2a_server: Series<Histogram>,
-    a2a_client: Series<Histogram>,
-    exchanges: Series<Histogram>,
+    mcp_server: Series<DurationHistogram>,
+    mcp_client: Series<DurationHistogram>,
+    a2a_server: Series<DurationHistogram>,
+    a2a_client: Series<DurationHistogram>,
+    exchanges: Series<DurationHistogram>,
     /// Part of `exchanges` for messages between agents of the node.
-    local: Series<Histogram>,
+    local: Series<DurationHistogram>,
     restarts: Series<Counter>,
     guard_decisions: Series<Counter>,
     policy_refusals: Series<Counter>,
@@ -206,15 +154,14 @@ pub(super) struct NodeMetrics {
 impl NodeMetrics {
     /// Creates metrics and the registry that shows them.
     pub fn new() -> (Self, Registry) {
-        let exchanges: Series<Histogram> = Series::new(duration_histogram);
+        let exchanges: Series<DurationHistogram> = Series::new(DurationHistogram::default);
         let metrics = Self {
             labels: LabelValues::default(),
             local_labels: LabelValues::default(),
-            cache: SeriesCache::default(),
-            mcp_server: Series::new(duration_histogram),
-            mcp_client: Series::new(duration_histogram),
-            a2a_server: Series::new(duration_histogram),
-            a2a_client: Series::new(duration_histogram),
+            mcp_server: Series::new(DurationHistogram::default),
+            mcp_client: Series::new(DurationHistogram::default),
+            a2a_server: Series::new(DurationHistogram::default),
+            a2a_client: Series::new(DurationHistogram::default),
             local: exchanges.part(),
             exchanges,
             restarts: Series::new(Counter::default),
@@ -229,7 +176,7 @@ impl NodeMetrics {
 
     fn registry(&self) -> Registry {
         let mut registry = Registry::default();
-        let mut duration = |name: &str, help: &str, series: &Series<Histogram>| {
+        let mut duration = |name: &str, help: &str, series: &Series<DurationHistogram>| {
             registry.register_with_unit(name, help, Unit::Seconds, series.family.clone());
         };
         duration(
@@ -281,10 +228,9 @@ impl NodeMetrics {
         registry
     }
 
-    /// Counts an event.
+    /// Counts an event. Exchanges are counted by [`Self::record_exchanges`].
     pub fn record(&mut self, event: &NodeEvent) {
         match event {
-            NodeEvent::ExchangeEnded(end) => self.record_exchange(end),
             NodeEvent::QuestionEnded(end) => self.record_question(end),
             NodeEvent::Refused { refusal, .. } => self.record_refusal(refusal),
             NodeEvent::Agent { event, .. } if &*event.event == AGENT_RESTARTED => {
@@ -306,21 +252,19 @@ impl NodeMetrics {
         }
     }
 
-    fn record_exchange(&mut self, end: &ExchangeEnd) {
-        let exchange = &*end.exchange;
-        let error = names::error_type(end.failure, end.is_tool_error);
-        let tool = exchange.tool.as_deref();
-        self.observe(
-            &SeriesKey {
-                kind: exchange.kind,
-                protocol: exchange.origin.protocol,
-                method: names::method(&exchange.origin, &exchange.message, tool.is_some()),
-                error: error.unwrap_or_default(),
-                agent: &exchange.agent,
-                tool,
-            },
-            end.duration,
-        );
+    /// Adds exchanges of a series with the same outcome.
+    pub fn record_exchanges(&mut self, series: &ExchangeSeries, ended: &OutcomeCounts) {
+        let error = names::error_type(ended.failure, ended.is_tool_error);
+        let tool = series.tool.as_deref();
+        let histogram = self.histogram(&SeriesKey {
+            kind: series.kind,
+            protocol: series.origin.protocol,
+            method: names::method(&series.origin, &series.message, tool.is_some()),
+            error: error.unwrap_or_default(),
+            agent: &series.agent,
+            tool,
+        });
+        histogram.0.lock().add(&ended.durations);
     }
 
     /// Records a question to an MCP client as a request. Those over other protocols are part of a reply.
@@ -329,35 +273,19 @@ impl NodeMetrics {
         if question.origin.protocol != names::PROTOCOL_MCP {
             return;
         }
-        self.observe(
-            &SeriesKey {
-                kind: ExchangeKind::Outbound,
-                protocol: names::PROTOCOL_MCP,
-                method: names::question_method(&question.kind),
-                error: end.failure.map(names::failure_name).unwrap_or_default(),
-                agent: &question.agent,
-                tool: None,
-            },
-            end.duration,
-        );
+        let histogram = self.histogram(&SeriesKey {
+            kind: ExchangeKind::Outbound,
+            protocol: names::PROTOCOL_MCP,
+            method: names::question_method(&question.kind),
+            error: end.failure.map(names::failure_name).unwrap_or_default(),
+            agent: &question.agent,
+            tool: None,
+        });
+        histogram.0.lock().record(end.duration);
     }
 
-    fn observe(&mut self, key: &SeriesKey<'_>, duration: Duration) {
-        let (hash, seconds) = (self.cache.hash(key), duration.as_secs_f64());
-        if let Some(histogram) = self.cache.get(hash, key) {
-            histogram.observe(seconds);
-            return;
-        }
-        let (histogram, is_lasting) = self.histogram(key);
-        histogram.observe(seconds);
-        let size = key.agent.len() + key.tool.map_or(0, str::len);
-        if is_lasting && size <= 2 * LABEL_BYTES_MAX {
-            self.cache.insert(hash, CachedSeries::new(key, histogram));
-        }
-    }
-
-    /// Returns the histogram of a key, and whether the key will always have this one.
-    fn histogram(&mut self, key: &SeriesKey<'_>) -> (Histogram, bool) {
+    /// Returns the histogram of a key.
+    fn histogram(&mut self, key: &SeriesKey<'_>) -> DurationHistogram {
         let labels = match key.kind {
             ExchangeKind::Local => &mut self.local_labels,
             ExchangeKind::Inbound | ExchangeKind::Outbound => &mut self.labels,
@@ -366,17 +294,10 @@ impl NodeMetrics {
             labels.label(label::AGENT, key.agent),
             labels.label(label::ERROR_TYPE, key.error),
         ];
-        let mut is_lasting = true;
         match (key.protocol, key.kind) {
             (names::PROTOCOL_MCP, ExchangeKind::Inbound | ExchangeKind::Outbound) => {
                 set.push(labels.label(label::MCP_METHOD, key.method));
-                // A caller may name any tool: only one that has answered is known to exist.
-                let tool = match key.tool {
-                    Some(tool) if !key.error.is_empty() => labels.seen_label(label::TOOL, tool),
-                    tool => Some(labels.label(label::TOOL, tool.unwrap_or_default())),
-                };
-                is_lasting = tool.is_some();
-                set.push(tool.unwrap_or_else(|| (label::TOOL, names::OTHER.into())));
+                set.push(labels.label(label::TOOL, key.tool.unwrap_or_default()));
             }
             (names::PROTOCOL_A2A, ExchangeKind::Inbound | ExchangeKind::Outbound) => {
                 set.push(labels.label(label::A2A_METHOD, key.method));
@@ -394,7 +315,7 @@ impl NodeMetrics {
             (names::PROTOCOL_A2A, ExchangeKind::Outbound) => &mut self.a2a_client,
             (_, ExchangeKind::Inbound | ExchangeKind::Outbound) => &mut self.exchanges,
         };
-        (series.with(set), is_lasting)
+        series.with(set)
     }
 
     fn record_refusal(&mut self, refusal: &PolicyRefusal) {
@@ -439,6 +360,8 @@ pub(super) struct Scrape<'a> {
     pub dead_letters: u64,
     /// Events that were dropped since the start.
     pub events_dropped: u64,
+    /// Exchanges that were counted and not recorded, since the start.
+    pub exchanges_unrecorded: u64,
     /// Start of the node.
     pub started_at: SystemTime,
 }
@@ -494,6 +417,12 @@ fn scraped_registry(scrape: &Scrape<'_>) -> Registry {
     counter(metric::DEAD_LETTERS, lost, scrape.dead_letters);
     let dropped = "Events that were dropped because the stream was full";
     counter(metric::EVENTS_DROPPED, dropped, scrape.events_dropped);
+    let unrecorded = "Messages that were counted and, because of their rate, not recorded";
+    counter(
+        metric::EXCHANGES_UNRECORDED,
+        unrecorded,
+        scrape.exchanges_unrecorded,
+    );
     let help = "Questions that wait for an answer";
     let questions = i64::try_from(scrape.questions).unwrap_or(i64::MAX);
     registry.register(

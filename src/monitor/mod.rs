@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use agents::CallCounts;
 use callboard_message::CallId;
 use callboard_runtime::{
-    ExchangeEnd, ExchangeKind, NodeEvent, NodeEventOptions, NodeEventReader, NodeEventsTaken,
+    ExchangeCounts, ExchangeKind, NodeEvent, NodeEventOptions, NodeEventReader, NodeEventsTaken,
     QuestionEvent, System, UpstreamChange, WaitingQuestion,
 };
 use calls::{CallTable, call_lines};
@@ -104,6 +104,8 @@ struct MonitorState {
     upstreams: Vec<String>,
     /// Kinds in the topology by the agent's name.
     kinds: Arc<HashMap<String, String>>,
+    /// Exchanges that were counted and not recorded, since the start.
+    unrecorded: u64,
     /// Whether something has changed since the last change was announced.
     is_changed: bool,
 }
@@ -119,6 +121,7 @@ impl MonitorState {
             upstreams_up: BTreeMap::new(),
             upstreams: Vec::new(),
             kinds: Arc::default(),
+            unrecorded: 0,
             is_changed: true,
         };
         (state, registry)
@@ -129,7 +132,7 @@ impl MonitorState {
         self.metrics.record(&event);
         match event {
             NodeEvent::ExchangeBegan(exchange) => self.calls.exchange_began(exchange),
-            NodeEvent::ExchangeEnded(end) => self.exchange_ended(*end),
+            NodeEvent::ExchangeEnded(mut end) => self.calls.exchange_ended(&mut end),
             NodeEvent::QuestionAsked(question) => self.calls.question_asked(question),
             NodeEvent::QuestionEnded(end) => self.calls.question_ended(&end),
             NodeEvent::Refused { at, refusal } => self.calls.refused(at, *refusal),
@@ -138,17 +141,20 @@ impl MonitorState {
         }
     }
 
-    fn exchange_ended(&mut self, mut end: ExchangeEnd) {
-        let exchange = &end.exchange;
-        if exchange.kind == ExchangeKind::Inbound {
-            let ended_at = exchange.began_at + end.duration;
-            let failed = names::error_type(end.failure, end.is_tool_error).is_some();
-            self.last_minute.record(ended_at, end.duration, failed);
-        }
-        // An upstream that is served itself passes each call on under its own name.
-        let is_passed_on = self.calls.exchange_ended(&mut end);
-        if !is_passed_on {
-            self.counts.record(&end);
+    /// Adds counts of exchanges that ended until `now`.
+    fn count(&mut self, counts: &ExchangeCounts, now: SystemTime) {
+        self.is_changed = true;
+        let series = &counts.series;
+        for ended in &counts.outcomes {
+            self.metrics.record_exchanges(series, ended);
+            self.unrecorded += ended.unrecorded;
+            let failed = names::error_type(ended.failure, ended.is_tool_error).is_some();
+            let calls = ended.durations.count;
+            self.counts
+                .record(&series.agent, series.kind, calls, failed);
+            if series.kind == ExchangeKind::Inbound {
+                self.last_minute.record(now, ended, failed);
+            }
         }
     }
 
@@ -256,6 +262,7 @@ impl NodeMonitor {
             upstreams_away: away.count(),
             dead_letters: self.0.system.dead_letters().count(),
             events_dropped: self.0.system.node_events().dropped(),
+            exchanges_unrecorded: state.unrecorded,
         }
     }
 
@@ -335,11 +342,11 @@ impl NodeMonitor {
     pub fn metrics_text(&self) -> String {
         let system = &self.0.system;
         let questions = self.question_ids().len();
-        let (kinds, upstreams) = {
+        let (kinds, upstreams, exchanges_unrecorded) = {
             let state = self.0.state.lock();
             let up = state.upstreams_up.iter();
             let up: Vec<_> = up.map(|(name, is_up)| (name.to_string(), *is_up)).collect();
-            (state.kinds.clone(), up)
+            (state.kinds.clone(), up, state.unrecorded)
         };
         let snapshot = agents::sorted(system.snapshot(), &kinds);
         let scrape = Scrape {
@@ -349,6 +356,7 @@ impl NodeMonitor {
             questions,
             dead_letters: system.dead_letters().count(),
             events_dropped: system.node_events().dropped(),
+            exchanges_unrecorded,
             started_at: self.0.started_at,
         };
         metrics_text(&self.0.registry, &scrape)
@@ -378,6 +386,7 @@ impl Monitor {
                 dropped = dropped_now;
                 self.forget_open();
             }
+            self.count(&reader.take_counts());
             self.sinks.lock().iter_mut().for_each(|sink| sink.flush());
             if self.announce(announced_at.elapsed()) {
                 announced_at = Instant::now();
@@ -406,6 +415,14 @@ impl Monitor {
             count += 1;
         }
         count
+    }
+
+    fn count(&self, counts: &[ExchangeCounts]) {
+        if counts.is_empty() {
+            return;
+        }
+        let (mut state, now) = (self.state.lock(), SystemTime::now());
+        counts.iter().for_each(|counts| state.count(counts, now));
     }
 
     /// Takes note that events were dropped.

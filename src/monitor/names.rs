@@ -54,6 +54,7 @@ pub(crate) mod metric {
     pub(crate) const GUARD_DECISIONS: &str = "callboard_guard_decisions";
     pub(crate) const POLICY_REFUSALS: &str = "callboard_policy_refusals";
     pub(crate) const EVENTS_DROPPED: &str = "callboard_events_dropped";
+    pub(crate) const EXCHANGES_UNRECORDED: &str = "callboard_exchanges_unrecorded";
     pub(crate) const TASKS: &str = "callboard_tasks";
     pub(crate) const MAIL_ACCEPTED: &str = "callboard_mail_accepted";
     pub(crate) const PROCESS_START_TIME: &str = "process_start_time";

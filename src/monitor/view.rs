@@ -31,6 +31,8 @@ pub(crate) struct Overview {
     pub dead_letters: u64,
     /// Events that were dropped because the stream was full.
     pub events_dropped: u64,
+    /// Exchanges since the start that were counted and, because of their rate, not recorded: they are in no list.
+    pub exchanges_unrecorded: u64,
 }
 
 /// An agent.

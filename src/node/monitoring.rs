@@ -63,6 +63,8 @@ impl NodeMonitoring {
             events: NodeEventOptions {
                 content: Some(recorded),
                 sample_ratio: sample_ratio.unwrap_or(default.sample_ratio),
+                // Exported traces and metrics are made of recorded exchanges.
+                recorded_per_second: default.recorded_per_second.filter(|_| !exports),
                 ..default
             },
         };

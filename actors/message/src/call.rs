@@ -21,6 +21,12 @@ impl CallId {
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
     }
+
+    /// Returns 32 random bits of the id, which differ between ids of the same time.
+    pub fn random_bits(&self) -> u32 {
+        // The lower half of UUID version 7 ends with random bits; a counter is above them.
+        self.0.as_u64_pair().1 as u32
+    }
 }
 
 impl FromStr for CallId {

@@ -71,7 +71,7 @@ impl AccessEntry {
                 String::new()
             }
         };
-        let tool = tool.unwrap_or_else(|| owned(request.message));
+        let tool = owned(tool.as_deref().unwrap_or(request.message));
         Some(Self {
             principal: principal.clone(),
             audit: audit.clone(),

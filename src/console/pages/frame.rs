@@ -201,6 +201,9 @@ pub(crate) fn counts(overview: &Overview) -> Markup {
             @if overview.events_dropped > 0 {
                 li.warn { b { (overview.events_dropped) } " events dropped" }
             }
+            @if overview.exchanges_unrecorded > 0 {
+                li { b { (overview.exchanges_unrecorded) } " exchanges counted, not listed" }
+            }
         }
     }
 }

@@ -1,15 +1,12 @@
 //! Events of a node.
 
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use callboard_message::{CallId, FailureKind, Principal, TaskState, TraceContext};
-use memchr::memmem::Finder;
-
-use super::NodeEvents;
 
 /// Protocol by which a message came or goes. The names are those of the protocols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CallOrigin {
     /// Protocol: `mcp`, `a2a`, `mail`; empty for a call that began in this process.
     pub protocol: &'static str,
@@ -236,153 +233,4 @@ pub enum NodeEvent {
         /// Number of recipients.
         recipients: usize,
     },
-}
-
-/// Facts about an exchange that begins.
-pub(crate) struct ExchangeStart<'a> {
-    pub kind: ExchangeKind,
-    pub call: CallId,
-    pub trace: TraceContext,
-    pub principal: &'a Arc<Principal>,
-    pub agent: &'a str,
-    pub message: &'a str,
-    pub tool: Option<&'a str>,
-    pub origin: CallOrigin,
-    /// Payload as JSON; empty if it isn't read.
-    pub payload: &'a str,
-}
-
-/// Exchange in progress. Its end is recorded when it is dropped: with its outcome, or as cancelled if that isn't known.
-pub(crate) struct ExchangeScope {
-    events: Arc<NodeEvents>,
-    began: Instant,
-    end: Option<Box<ExchangeEnd>>,
-}
-
-impl ExchangeScope {
-    /// Records the beginning of an exchange. `None` if events aren't read.
-    pub fn begin(events: &Arc<NodeEvents>, start: &ExchangeStart<'_>) -> Option<Self> {
-        if !events.is_on() {
-            return None;
-        }
-        let exchange = Arc::new(Exchange {
-            kind: start.kind,
-            call: start.call,
-            trace: start.trace,
-            principal: start.principal.clone(),
-            agent: start.agent.into(),
-            message: start.message.into(),
-            tool: start.tool.map(Into::into),
-            origin: start.origin,
-            began_at: SystemTime::now(),
-            request_bytes: start.payload.len(),
-            content: events.content(start.agent, start.payload),
-        });
-        events.emit(|| NodeEvent::ExchangeBegan(exchange.clone()));
-        Some(Self {
-            events: events.clone(),
-            began: Instant::now(),
-            end: Some(Box::new(ExchangeEnd {
-                exchange,
-                duration: Duration::ZERO,
-                failure: Some(FailureKind::Cancelled),
-                is_tool_error: false,
-                reply_bytes: 0,
-                content: None,
-            })),
-        })
-    }
-
-    /// Records the end with the failure, if any, and the reply as JSON.
-    pub fn finish(mut self, failure: Option<FailureKind>, reply: &str) {
-        if let Some(end) = &mut self.end {
-            end.failure = failure;
-            end.reply_bytes = reply.len();
-            end.is_tool_error =
-                failure.is_none() && end.exchange.tool.is_some() && is_tool_error(reply);
-            end.content = match reply {
-                "" => None,
-                reply => self.events.content(&end.exchange.agent, reply),
-            };
-        }
-    }
-}
-
-impl Drop for ExchangeScope {
-    fn drop(&mut self) {
-        if let Some(mut end) = self.end.take() {
-            end.duration = self.began.elapsed();
-            self.events.emit(|| NodeEvent::ExchangeEnded(end));
-        }
-    }
-}
-
-/// Length of the end of a tool result in which `isError` is looked for, in bytes.
-const TOOL_ERROR_TAIL_BYTES: usize = 256;
-
-/// Returns whether a tool result has `"isError": true`. The result isn't parsed: the member is looked for at its two
-/// ends, where servers write it.
-fn is_tool_error(reply: &str) -> bool {
-    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\":"));
-    let found = |part: &[u8]| {
-        let at = MEMBER.find(part).map(|at| at + MEMBER.needle().len());
-        let value = at.and_then(|at| part.get(at..)).unwrap_or_default();
-        value.trim_ascii_start().starts_with(b"true")
-    };
-    let bytes = reply.as_bytes();
-    let (head, tail) = bytes.split_at(bytes.len().min(TOOL_ERROR_TAIL_BYTES));
-    found(head) || found(&tail[tail.len().saturating_sub(TOOL_ERROR_TAIL_BYTES)..])
-}
-
-/// Question in progress. Its end is recorded when it is dropped: with its outcome, or as cancelled.
-pub(crate) struct QuestionScope {
-    events: Arc<NodeEvents>,
-    began: Instant,
-    end: Option<Box<QuestionEnd>>,
-}
-
-impl QuestionScope {
-    /// Records that a question has been asked. `None` if events aren't read.
-    pub fn begin(
-        events: &Arc<NodeEvents>,
-        question: impl FnOnce() -> QuestionEvent,
-    ) -> Option<Self> {
-        if !events.is_on() {
-            return None;
-        }
-        let question = Arc::new(question());
-        events.emit(|| NodeEvent::QuestionAsked(question.clone()));
-        Some(Self {
-            events: events.clone(),
-            began: Instant::now(),
-            end: Some(Box::new(QuestionEnd {
-                question,
-                duration: Duration::ZERO,
-                failure: Some(FailureKind::Cancelled),
-                action: "",
-                answered_by: None,
-            })),
-        })
-    }
-
-    /// Records the end of the question.
-    pub fn finish(
-        mut self,
-        failure: Option<FailureKind>,
-        action: &'static str,
-        answered_by: Option<Arc<Principal>>,
-    ) {
-        if let Some(end) = &mut self.end {
-            (end.failure, end.action, end.answered_by) = (failure, action, answered_by);
-        }
-    }
-}
-
-impl Drop for QuestionScope {
-    fn drop(&mut self) {
-        if let Some(mut end) = self.end.take() {
-            end.duration = self.began.elapsed();
-            self.events.emit(|| NodeEvent::QuestionEnded(end));
-        }
-    }
 }

@@ -7,6 +7,7 @@ use callboard_message::{CallId, FailureKind, Principal, TraceContext};
 
 use super::NodeEvents;
 use super::event::{CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent};
+use super::tally::{CountedEnd, SeriesName};
 use crate::sync::Mutex;
 
 /// Handler of a message within a call, whose end is recorded as a local exchange.
@@ -49,30 +50,52 @@ impl Hop {
     pub fn finish(&self, failure: Option<FailureKind>) {
         let open = self.0.lock().take();
         let Some(open) = open else { return };
-        let start = open.start;
+        let (events, start) = (open.events, open.start);
         let duration = open.began.elapsed();
-        open.events.emit(|| {
-            NodeEvent::ExchangeEnded(Box::new(ExchangeEnd {
-                exchange: Arc::new(Exchange {
-                    kind: ExchangeKind::Local,
-                    call: start.call,
-                    trace: start.trace,
-                    principal: start.principal,
-                    agent: start.agent.as_deref().unwrap_or_default().into(),
-                    message: start.message.into(),
-                    tool: None,
-                    origin: CallOrigin::default(),
-                    began_at: SystemTime::now() - duration,
-                    request_bytes: 0,
-                    content: None,
-                }),
-                duration,
-                failure,
-                is_tool_error: false,
-                reply_bytes: 0,
-                content: None,
-            }))
+        let is_recorded = match failure {
+            None => events.records(start.call),
+            Some(_) => events.records(start.call) || events.records_failure(start.call),
+        };
+        let agent = start.agent.as_deref().unwrap_or_default();
+        let place = events.tally.find(&SeriesName {
+            kind: ExchangeKind::Local,
+            origin: CallOrigin::default(),
+            agent,
+            message: start.message,
+            tool: None,
         });
+        let counted = CountedEnd {
+            failure,
+            is_tool_error: false,
+            duration,
+            is_recorded,
+        };
+        events.tally.count(place, &counted);
+        if !is_recorded {
+            return;
+        }
+        let exchange = Exchange {
+            kind: ExchangeKind::Local,
+            call: start.call,
+            trace: start.trace,
+            principal: start.principal,
+            agent: agent.into(),
+            message: start.message.into(),
+            tool: None,
+            origin: CallOrigin::default(),
+            began_at: SystemTime::now() - duration,
+            request_bytes: 0,
+            content: None,
+        };
+        let end = ExchangeEnd {
+            exchange: Arc::new(exchange),
+            duration,
+            failure,
+            is_tool_error: false,
+            reply_bytes: 0,
+            content: None,
+        };
+        events.emit(|| NodeEvent::ExchangeEnded(Box::new(end)));
     }
 }
 

@@ -3,26 +3,40 @@
 //! The stream is off until a reader subscribes, and then costs a caller one relaxed load. It is bounded and lossy: an
 //! event that doesn't fit is dropped and counted, so that a slow reader slows nothing down. The reader polls, because a
 //! wake-up would cost a caller more than the event.
+//!
+//! Exchanges are counted exactly, by name and outcome. One by one they are recorded up to a rate: beyond it a share of
+//! the calls is recorded, and of the others only what fails. So the cost of a call stays small under load.
 
 mod event;
 mod hop;
+mod pace;
+mod scope;
+mod tally;
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::num::NonZeroU32;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
-use callboard_message::TraceContext;
 use callboard_message::text::cut_bytes;
+use callboard_message::{CallId, TraceContext};
+use pace::{CallShare, Ended, Pace};
+use tally::ExchangeTally;
 use tokio::sync::mpsc;
 
 pub use event::{
     AgentEvent, CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent, PolicyRefusal,
     QuestionEnd, QuestionEvent, TaskStateChange, UpstreamChange,
 };
-pub(crate) use event::{ExchangeScope, ExchangeStart, QuestionScope};
 pub(crate) use hop::{Hop, HopStart};
+pub use pace::EXCHANGES_RECORDED_PER_SECOND_DEFAULT;
+pub(crate) use scope::{ExchangeScope, ExchangeStart, QuestionScope};
+pub use tally::{
+    DurationCounts, EXCHANGE_DURATION_BOUNDS_MS, EXCHANGE_SERIES_MAX, ExchangeCounts,
+    ExchangeSeries, LatencyCounts, OTHER_SERIES, OutcomeCounts,
+};
 
 /// Default capacity of a node's event stream, in events.
 pub const NODE_EVENTS_MAX_DEFAULT: usize = 8_192;
@@ -42,6 +56,8 @@ pub struct NodeEventOptions {
     pub content: Option<ContentFilter>,
     /// Share of traces that begin here and are marked as sampled, from 0 to 1.
     pub sample_ratio: f64,
+    /// Number of exchanges that are recorded one by one in a second, and as many failed ones; `None` for all.
+    pub recorded_per_second: Option<NonZeroU32>,
 }
 
 impl Default for NodeEventOptions {
@@ -50,16 +66,34 @@ impl Default for NodeEventOptions {
             capacity: NODE_EVENTS_MAX_DEFAULT,
             content: None,
             sample_ratio: 1.0,
+            recorded_per_second: NonZeroU32::new(EXCHANGES_RECORDED_PER_SECOND_DEFAULT),
         }
     }
 }
 
 /// Event stream of a system. See the module.
-#[derive(Default)]
 pub struct NodeEvents {
     is_on: AtomicBool,
     dropped: AtomicU64,
     stream: OnceLock<Stream>,
+    tally: ExchangeTally,
+    /// Calls whose exchanges are recorded.
+    recorded: CallShare,
+    /// Calls whose exchanges are recorded if they fail.
+    recorded_failed: CallShare,
+}
+
+impl Default for NodeEvents {
+    fn default() -> Self {
+        Self {
+            is_on: AtomicBool::default(),
+            dropped: AtomicU64::default(),
+            stream: OnceLock::new(),
+            tally: ExchangeTally::default(),
+            recorded: CallShare::all(),
+            recorded_failed: CallShare::all(),
+        }
+    }
 }
 
 struct Stream {
@@ -78,7 +112,10 @@ impl NodeEvents {
     ///
     /// # Errors
     /// [`NodeEventsTaken`] if there has been a reader before.
-    pub fn subscribe(&self, options: NodeEventOptions) -> Result<NodeEventReader, NodeEventsTaken> {
+    pub fn subscribe(
+        self: &Arc<Self>,
+        options: NodeEventOptions,
+    ) -> Result<NodeEventReader, NodeEventsTaken> {
         let (sender, receiver) = mpsc::channel(options.capacity.max(1));
         let stream = Stream {
             sender,
@@ -87,7 +124,12 @@ impl NodeEvents {
         };
         self.stream.set(stream).map_err(|_| NodeEventsTaken)?;
         self.is_on.store(true, Release);
-        Ok(NodeEventReader { receiver })
+        Ok(NodeEventReader {
+            receiver,
+            events: self.clone(),
+            pace: Pace::default(),
+            recorded_per_second: options.recorded_per_second,
+        })
     }
 
     /// Returns whether events are read.
@@ -117,6 +159,16 @@ impl NodeEvents {
         }
     }
 
+    /// Returns whether the exchanges of a call are recorded one by one.
+    fn records(&self, call: CallId) -> bool {
+        self.recorded.has(call)
+    }
+
+    /// Returns whether the exchanges of a call are recorded if they fail.
+    fn records_failure(&self, call: CallId) -> bool {
+        self.recorded_failed.has(call)
+    }
+
     /// Returns a trace context, of a new trace with the decision whether it is sampled: the same at each node with the
     /// same ratio. A trace that a peer began stays as it is.
     pub(crate) fn sampled(&self, trace: TraceContext) -> TraceContext {
@@ -143,12 +195,34 @@ impl NodeEvents {
 /// Reader of a node's events.
 pub struct NodeEventReader {
     receiver: mpsc::Receiver<NodeEvent>,
+    events: Arc<NodeEvents>,
+    pace: Pace,
+    recorded_per_second: Option<NonZeroU32>,
 }
 
 impl NodeEventReader {
     /// Returns the oldest unread event; `None` if there is none now. Call it again after a pause, for example of 50 ms.
     pub fn try_next(&mut self) -> Option<NodeEvent> {
         self.receiver.try_recv().ok()
+    }
+
+    /// Returns the counts of exchanges that ended since the last call. The share of exchanges that are recorded follows
+    /// these calls.
+    pub fn take_counts(&mut self) -> Vec<ExchangeCounts> {
+        let counts = self.events.tally.take();
+        if let Some(max) = self.recorded_per_second {
+            let mut ended = Ended::default();
+            for outcome in counts.iter().flat_map(|counts| &counts.outcomes) {
+                ended.all += outcome.durations.count;
+                if outcome.failure.is_some() || outcome.is_tool_error {
+                    ended.failed += outcome.durations.count;
+                }
+            }
+            let (all, failed) = (&self.events.recorded, &self.events.recorded_failed);
+            self.pace
+                .adjust(Instant::now(), ended, max.get(), all, failed);
+        }
+        counts
     }
 }
 
@@ -169,7 +243,7 @@ mod tests {
     /// Goal: without a reader no event is made; a full stream drops and counts; the stream ends with its reader.
     #[test]
     fn stream_is_bounded_and_ends_with_its_reader() {
-        let events = NodeEvents::default();
+        let events = Arc::new(NodeEvents::default());
         events.emit(|| unreachable!("nobody reads"));
         let options = NodeEventOptions {
             capacity: 2,
@@ -192,7 +266,7 @@ mod tests {
     /// Goal: the share of sampled traces is the ratio; a trace of a peer stays as it is.
     #[test]
     fn traces_are_sampled_by_their_id() {
-        let events = NodeEvents::default();
+        let events = Arc::new(NodeEvents::default());
         let options = NodeEventOptions {
             sample_ratio: 0.25,
             ..NodeEventOptions::default()
@@ -208,7 +282,7 @@ mod tests {
     /// Goal: only what the filter permits is recorded, cut at the limit within a character.
     #[test]
     fn content_is_filtered_and_cut() {
-        let events = NodeEvents::default();
+        let events = Arc::new(NodeEvents::default());
         let options = NodeEventOptions {
             content: Some(Arc::new(|agent| agent == "open")),
             ..NodeEventOptions::default()

@@ -2,6 +2,8 @@
 
 mod tool_screening;
 
+use std::borrow::Cow;
+
 use callboard_message::capabilities::{CallTool, ListTools};
 use callboard_message::{CallId, Failure, Message, RawMessage, RawObject, RawReply};
 use serde_json::value::RawValue;
@@ -41,9 +43,11 @@ pub async fn exchange<Work: Future<Output = RawReply>>(
     let name = message.name.clone();
     let request = policy_request(&name, &message.payload, cx, server);
     let pins = cx.system().policy().tool_pins();
-    let needs_tool = pins.has(server) || cx.system().node_events().is_on();
+    let is_pinned = pins.has(server);
+    let needs_tool = is_pinned || cx.system().node_events().is_on();
     let tool = needs_tool.then(|| tool_name(&request)).flatten();
     let scope = begin_exchange(cx, &request, tool.as_deref(), origin);
+    let tool = tool.filter(|_| is_pinned).map(Cow::into_owned);
     let reply = exchange_checked(message, tool, cx, server, deadline, work).await;
     if let Some(scope) = scope {
         let failure = reply.as_ref().err().map(|failure| failure.kind);
@@ -67,7 +71,7 @@ async fn exchange_checked<Work: Future<Output = RawReply>>(
     let pins = policy.tool_pins();
     let is_pinned = pins.has(server);
     // Pins may have been set just now.
-    if is_pinned && let Some(tool) = tool.or_else(|| tool_name(&request)) {
+    if is_pinned && let Some(tool) = tool.or_else(|| tool_name(&request).map(Cow::into_owned)) {
         let is_call = name == CallTool::NAME;
         let checked = match is_call && has_ambiguous_names(&message.payload) {
             true => Err(Failure::invalid(

@@ -1,6 +1,7 @@
 //! Rate limits for messages, by principal or by tool name. A name pattern such as `read_*` matches
 //! all names with that prefix.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
@@ -122,23 +123,23 @@ fn principal_key(principal: &Principal) -> PrincipalKey {
 /// Returns the tool that a message calls: the name in a `callboard.tools.call`, or the message name
 /// itself, cut to [`TOOL_NAME_CHARS_MAX`] characters. `None` for other reserved messages, and for a
 /// tool call without a name.
-pub(crate) fn tool_name(request: &PolicyRequest<'_>) -> Option<String> {
+pub(crate) fn tool_name<'a>(request: &PolicyRequest<'a>) -> Option<Cow<'a, str>> {
     #[derive(Deserialize)]
-    struct ToolCallName {
-        name: String,
+    struct ToolCallName<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
     }
     let name = match request.message {
         // A call without a tool name is rejected later.
         CallTool::NAME => {
-            serde_json::from_str::<ToolCallName>(request.payload.get())
-                .ok()?
-                .name
+            let call: ToolCallName<'a> = serde_json::from_str(request.payload.get()).ok()?;
+            call.name
         }
         message if message.starts_with(RESERVED_PREFIX) => return None,
-        message => message.to_owned(),
+        message => Cow::Borrowed(message),
     };
     Some(match name.char_indices().nth(TOOL_NAME_CHARS_MAX) {
-        Some((end, _)) => name.get(..end).unwrap_or_default().to_owned(),
+        Some((end, _)) => Cow::Owned(name.get(..end).unwrap_or_default().to_owned()),
         None => name,
     })
 }

@@ -1,3 +1,4 @@
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,6 +215,78 @@ fn consents_are_for_the_caller_alone() {
         assert_eq!(refused.await.unwrap_err().kind, FailureKind::NoResponder);
         assert!(system.waiting_questions().list().is_empty());
         assert!(call("clinic").caller.is_none(), "its texts don't wait here");
+        system.shutdown(SOON).await;
+    });
+}
+
+/// Agent that replies with what it gets, and fails without a payload.
+struct Echo;
+
+impl Agent for Echo {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.fallback(200);
+    }
+}
+
+impl ConcurrentHandler<RawMessage> for Echo {
+    fn handle(
+        &mut self,
+        message: RawMessage,
+        _: Context,
+    ) -> impl Future<Output = RawReply> + Send + 'static {
+        std::future::ready(match message.payload.get() {
+            "null" => Err(Failure::unavailable("nothing to reply")),
+            _ => Ok(message.payload),
+        })
+    }
+}
+
+async fn echo(agent: &AgentRef, payload: &str) -> RawReply {
+    let sent = RawMessage {
+        name: "echo".to_owned(),
+        payload: RawValue::from_string(payload.to_owned()).unwrap(),
+    };
+    let call = CallContext::new(Arc::new(Principal::agent("a")));
+    inbound_policy::ask(agent, "echo", "echo", sent, call).await
+}
+
+/// Goal: beyond the rate limit exchanges are counted and not recorded, but for those that fail. Method: a limit of one a
+/// second, exceeded by one batch, then a second batch and a failure.
+#[test]
+fn exchanges_beyond_the_rate_are_counted() {
+    run_with_real_time(async |system| {
+        let options = NodeEventOptions {
+            recorded_per_second: NonZeroU32::new(1),
+            ..NodeEventOptions::default()
+        };
+        let mut reader = system.node_events().subscribe(options).unwrap();
+        let agent = system.prepare(Echo).label("echo").spawn();
+        let began = std::time::Instant::now();
+        let mut batch = async |count: usize| {
+            for _ in 0..count {
+                echo(&agent, "1").await.unwrap();
+            }
+            let recorded = std::iter::from_fn(|| reader.try_next()).count();
+            let counts = reader.take_counts();
+            let outcomes = counts.iter().flat_map(|counts| &counts.outcomes);
+            let counted: u64 = outcomes.map(|of| of.durations.count).sum();
+            (recorded, counted)
+        };
+        // Each call is an inbound exchange with two events and a local one with one.
+        assert_eq!(batch(1_000).await, (3_000, 2_000));
+        let (recorded, counted) = batch(1_000).await;
+        assert!(
+            began.elapsed() >= Duration::from_secs(1) || recorded < 300,
+            "{recorded}"
+        );
+        assert_eq!(counted, 2_000);
+        echo(&agent, "null").await.unwrap_err();
+        let events = std::iter::from_fn(|| reader.try_next());
+        let failed = events.filter(|event| match event {
+            NodeEvent::ExchangeEnded(end) => end.failure == Some(FailureKind::Unavailable),
+            _ => false,
+        });
+        assert_eq!(failed.count(), 2);
         system.shutdown(SOON).await;
     });
 }
