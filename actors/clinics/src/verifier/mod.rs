@@ -9,6 +9,7 @@
 //! such as the question, in the text only quoted ones. Data that is too long or nested too deeply
 //! counts as unsafe.
 
+mod byte_classes;
 mod identity;
 mod medicine;
 mod scope;
@@ -17,6 +18,7 @@ mod spans;
 mod tests;
 mod verdict;
 pub(crate) mod word_lists;
+mod word_table;
 
 use std::borrow::Cow;
 
@@ -118,17 +120,27 @@ impl Verify {
     }
 
     /// Applies all rules. Returns `None` if a value is nested deeper than [`VALUE_DEPTH_MAX`].
-    fn apply_rules(&self, policy: &IdentityPolicy) -> Option<Verified> {
-        let recorded = text_spans(&self.records)?;
-        let shown = text_spans([&self.results])?;
-        let text = self.without_echoes(&recorded);
-        let redaction = self.redact(&recorded, policy);
+    fn apply_rules(self, policy: &IdentityPolicy) -> Option<Verified> {
+        let Self {
+            records,
+            results,
+            text,
+            identities,
+        } = self;
+        let recorded = text_spans(&records)?;
+        let (fabrications, advice) = {
+            let shown = text_spans([&results])?;
+            let text = without_echoes(&text, &recorded);
+            let fabrications = find_fabrications(&records, &results, &text);
+            (fabrications, check_advice(&recorded, &shown, &text))
+        };
+        let redaction = redact_answer(results, text, &recorded, identities, policy);
         let (stuck, cut) = identity_findings(&redaction);
-        let found = find_fabrications(&self.records, &self.results, &text)
+        let found = fabrications
             .into_iter()
             .map(|note| Finding::new(Rule::R1, note))
             .chain(stuck)
-            .chain(check_advice(&recorded, &shown, &text));
+            .chain(advice);
         let mut found: Vec<Finding> = found.collect();
         // A name that R1 or R3 took for a word of their own must not leave by their notes.
         for finding in found.iter_mut().filter(|finding| finding.rule != Rule::R2) {
@@ -137,43 +149,38 @@ impl Verify {
         let verdict = Verdict::with_findings(found).with_redactions(cut, redaction.count);
         Some(Verified::new(verdict, redaction.results, redaction.text))
     }
+}
 
-    /// Returns the answer's text without quoted echoes of the request, as the records hold them,
-    /// since these state no facts. A quotation ends at the next mark of its kind.
-    fn without_echoes(&self, recorded: &[TextSpan<'_>]) -> Cow<'_, str> {
-        let echoes: HashSet<&str> = recorded
-            .iter()
-            .filter(|l| l.kind == SpanKind::Echo && (1..=ECHO_BYTES_MAX).contains(&l.text.len()))
-            .map(|l| l.text.as_ref())
-            .collect();
-        let text = &self.text;
-        if echoes.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let (mut kept, mut copied, mut at) = (String::new(), 0, 0);
-        while let Some(start) = text[at..].find(['"', '\'', '“', '`']).map(|n| at + n) {
-            let Some(open) = text[start..].chars().next() else {
-                break;
-            };
-            let inside = start + open.len_utf8();
-            let close = if open == '“' { '”' } else { open };
-            at = inside;
-            let ahead = cut_bytes(&text[inside..], ECHO_BYTES_MAX + close.len_utf8());
-            if let Some(length) = ahead.find(close)
-                && echoes.contains(&text[inside..inside + length])
-            {
-                kept.push_str(&text[copied..start]);
-                at = inside + length + close.len_utf8();
-                copied = at;
-            }
-        }
-        kept.push_str(&text[copied..]);
-        Cow::Owned(kept)
+/// Returns an answer's text without quoted echoes of the request, as the records hold them, since
+/// these state no facts. A quotation ends at the next mark of its kind.
+fn without_echoes<'t>(text: &'t str, recorded: &[TextSpan<'_>]) -> Cow<'t, str> {
+    let echoes: HashSet<&str> = recorded
+        .iter()
+        .filter(|l| l.kind == SpanKind::Echo && (1..=ECHO_BYTES_MAX).contains(&l.text.len()))
+        .map(|l| l.text.as_ref())
+        .collect();
+    if echoes.is_empty() {
+        return Cow::Borrowed(text);
     }
-
-    fn redact(&self, recorded: &[TextSpan<'_>], policy: &IdentityPolicy) -> Redaction {
-        redact_answer(&self.results, &self.text, recorded, self.identities, policy)
+    let (mut kept, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(start) = text[at..].find(['"', '\'', '“', '`']).map(|n| at + n) {
+        let Some(open) = text[start..].chars().next() else {
+            break;
+        };
+        let inside = start + open.len_utf8();
+        let close = if open == '“' { '”' } else { open };
+        at = inside;
+        let ahead = cut_bytes(&text[inside..], ECHO_BYTES_MAX + close.len_utf8());
+        if let Some(length) = ahead.find(close)
+            && echoes.contains(&text[inside..inside + length])
+        {
+            kept.push_str(&text[copied..start]);
+            at = inside + length + close.len_utf8();
+            copied = at;
+        }
     }
+    kept.push_str(&text[copied..]);
+    Cow::Owned(kept)
 }
 
 /// Returns the findings about personal data that can't be cut out, and about what was.
@@ -274,6 +281,9 @@ pub enum Identities {
 /// characters; look-alike letters, dashes, quotation marks and signs such as `½` as ASCII. Line
 /// breaks are kept.
 fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     let mut plain = remove_disguises(text);
     if plain.is_ascii() {
         plain.make_ascii_lowercase();

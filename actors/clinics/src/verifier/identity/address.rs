@@ -29,6 +29,7 @@ pub(super) fn find_addresses(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
             Some(TokenKind::Number) => numbered_street(tokens, at)
                 .or_else(|| coordinates(tokens, at))
                 .or_else(|| postcode(tokens, at)),
+            Some(TokenKind::Word) if !may_begin(tokens, at) => None,
             Some(TokenKind::Word) => named_street(tokens, at)
                 .or_else(|| joined_street(tokens, at))
                 .or_else(|| box_number(tokens, at))
@@ -58,6 +59,15 @@ pub(super) fn find_addresses(tokens: &Tokens<'_>, out: &mut Vec<Hit>) {
 }
 
 type FoundAddress = Option<(usize, usize)>;
+
+/// Returns whether an address may begin with the word at `at`. Most words don't need to be examined
+/// further: without a meaning for addresses, a number must follow within two tokens.
+fn may_begin(tokens: &Tokens<'_>, at: usize) -> bool {
+    tokens.is_number(at + 1)
+        || tokens.is_number(at + 2)
+        || tokens.is(at, STREET_START | UNIT | ADDRESS_LABEL | RESIDENCE)
+        || is_one_of!(tokens.lower(at), "r p zip cep postcode eircode")
+}
 
 fn same_line(tokens: &Tokens<'_>, at: usize) -> bool {
     tokens.lines(at) == 0

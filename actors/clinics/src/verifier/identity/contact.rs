@@ -142,8 +142,14 @@ fn network_address(tokens: &Tokens<'_>, at: usize) -> Option<Range<usize>> {
             return Some(tokens.range(at, at + 6));
         }
     }
-    let bytes = text.as_bytes()[token.start..].iter().take(IP_BYTES_MAX);
+    let bytes = &text.as_bytes()[token.start..];
+    // A colon stands behind at most four digits.
+    if !bytes.iter().take(5).any(|b| *b == b':') {
+        return None;
+    }
     let len = bytes
+        .iter()
+        .take(IP_BYTES_MAX)
         .take_while(|b| b.is_ascii_hexdigit() || **b == b':')
         .count();
     let address = &text[token.start..token.start + len];

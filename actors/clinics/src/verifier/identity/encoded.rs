@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use callboard_message::text::{decode_base32, decode_base64, printable_text};
 
+use crate::verifier::byte_classes::{BASE64_SIGN, DIGIT, HEX, HYPHEN, LETTER, classes_of};
+
 /// Minimum length of a run of base64, base32 or hexadecimal digits that is decoded, in bytes.
 const RUN_BYTES_MIN: usize = 8;
 /// Maximum number of `=` behind a run that belong to it.
@@ -15,24 +17,25 @@ const CODES_MIN: usize = 4;
 pub(super) fn encoded_parts(text: &str) -> Vec<(Range<usize>, String)> {
     let mut parts = Vec::new();
     let bytes = text.as_bytes();
-    let (mut run_start, mut digits, mut code_starts) = (0, 0, Vec::new());
-    let mut before = 0;
-    for (at, b) in bytes.iter().enumerate() {
-        let class = BYTE_CLASSES[usize::from(*b)];
-        if class & RUN == 0 {
-            if at - run_start >= RUN_BYTES_MIN {
-                decode_run(text, run_start..at, &mut parts);
+    let (mut digits, mut code_starts) = (0, Vec::new());
+    let mut at = 0;
+    while at < bytes.len() {
+        let run_start = at;
+        let mut before = 0;
+        while let Some(class) = bytes.get(at).map(|b| classes_of(*b))
+            && class & RUN != 0
+        {
+            if class & HEX != 0 && before & WORD == 0 {
+                code_starts.push(at);
             }
-            run_start = at + 1;
+            digits += usize::from(class & DIGIT != 0);
+            before = class;
+            at += 1;
         }
-        if class & HEX != 0 && before & WORD == 0 {
-            code_starts.push(at);
+        if at - run_start >= RUN_BYTES_MIN {
+            decode_run(text, run_start..at, &mut parts);
         }
-        digits += usize::from(class & DIGIT != 0);
-        before = class;
-    }
-    if bytes.len() - run_start >= RUN_BYTES_MIN {
-        decode_run(text, run_start..bytes.len(), &mut parts);
+        at += 1;
     }
     let codes: [(u32, usize, usize); 3] = [(16, 2, 2), (2, 8, 8), (10, 2, 3)];
     if digits >= CODES_MIN {
@@ -43,37 +46,10 @@ pub(super) fn encoded_parts(text: &str) -> Vec<(Range<usize>, String)> {
     parts
 }
 
-/// Letter or digit.
-const WORD: u8 = 1;
-/// Byte of a run that is decoded as a whole: a letter, a digit, or one of `+/_-`.
-const RUN: u8 = 1 << 1;
-/// Hexadecimal digit.
-const HEX: u8 = 1 << 2;
-/// Decimal digit.
-const DIGIT: u8 = 1 << 3;
-
-/// Classes of each byte.
-static BYTE_CLASSES: [u8; 256] = {
-    let mut classes = [0; 256];
-    let mut at = 0;
-    while at < classes.len() {
-        let b = at as u8;
-        if b.is_ascii_alphanumeric() {
-            classes[at] |= WORD | RUN;
-        }
-        if matches!(b, b'+' | b'/' | b'_' | b'-') {
-            classes[at] |= RUN;
-        }
-        if b.is_ascii_hexdigit() {
-            classes[at] |= HEX;
-        }
-        if b.is_ascii_digit() {
-            classes[at] |= DIGIT;
-        }
-        at += 1;
-    }
-    classes
-};
+/// Classes of the bytes of a word.
+const WORD: u8 = LETTER | DIGIT;
+/// Classes of the bytes of a run that is decoded as a whole.
+const RUN: u8 = WORD | HYPHEN | BASE64_SIGN;
 
 /// Decodes a run, as a whole and in its parts between the signs that may be separators too.
 fn decode_run(text: &str, run: Range<usize>, parts: &mut Vec<(Range<usize>, String)>) {
@@ -135,23 +111,41 @@ fn decode(run: &str) -> Option<String> {
     decode_base64(bytes).and_then(readable)
 }
 
+/// Values of the digits of base32 and of base64, by their bytes.
+static DIGIT_VALUES: [[u8; 256]; 2] = {
+    let mut values = [[0; 256]; 2];
+    let mut at = 0;
+    while at < values[0].len() {
+        let b = at as u8;
+        values[0][at] = match b {
+            b'2'..=b'7' => b - b'2' + 26,
+            _ => b.to_ascii_uppercase().wrapping_sub(b'A'),
+        };
+        values[1][at] = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' | b'-' => 62,
+            _ => 63,
+        };
+        at += 1;
+    }
+    values
+};
+
 /// Returns whether the first bytes of a run of at least eight digits, in base32 if `width` is 5 or in
 /// base64 if it is 6, may begin a text without control characters: most words don't.
 fn may_be_readable(run: &[u8], width: u32) -> bool {
-    let value = |b: u8| match (width, b) {
-        (5, b'2'..=b'7') => b - b'2' + 26,
-        (5, b) => b.to_ascii_uppercase().wrapping_sub(b'A'),
-        (_, b'A'..=b'Z') => b - b'A',
-        (_, b'a'..=b'z') => b - b'a' + 26,
-        (_, b'0'..=b'9') => b - b'0' + 52,
-        (_, b'+' | b'-') => 62,
-        _ => 63,
-    };
+    let values = &DIGIT_VALUES[usize::from(width != 5)];
     let (first, unused) = (&run[..RUN_BYTES_MIN], 64 - width * RUN_BYTES_MIN as u32);
-    let bits = first
-        .iter()
-        .fold(0, |bits, b| bits << width | u64::from(value(*b)));
+    let bits = first.iter().fold(0, |bits, b| {
+        bits << width | u64::from(values[usize::from(*b)])
+    });
     let bytes = (bits << unused).to_be_bytes();
+    // No character begins with these: the usual case for a word.
+    if matches!(bytes[0], 0x80..0xc2 | 0xf5..) {
+        return false;
+    }
     let whole = width as usize;
     let text = match std::str::from_utf8(&bytes[..whole]) {
         Ok(text) => text,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use foldhash::{HashMap, HashMapExt};
+use crate::verifier::word_table::WordTable;
 
 /// Meanings of a word, one bit each.
 pub(super) type Meaning = u32;
@@ -260,11 +260,11 @@ pub(super) const NUMBER_WORDS: &str = "one two three four five six seven eight n
     onze doze treze catorze quatorze quinze dezasseis dezesseis dezassete dezessete dezoito dezanove dezenove vinte \
     trinta quarenta cinquenta sessenta setenta oitenta noventa cem cento mil novecentos primeiro";
 
-static MEANINGS: LazyLock<HashMap<&'static str, Meaning>> = LazyLock::new(|| {
-    let mut all = HashMap::with_capacity(1_024);
+static MEANINGS: LazyLock<WordTable<Meaning>> = LazyLock::new(|| {
+    let mut all: WordTable<Meaning> = WordTable::with_capacity(1_024);
     for (meaning, words) in ROWS {
         for word in words.split_ascii_whitespace() {
-            *all.entry(word).or_default() |= meaning;
+            *all.or_default(word) |= *meaning;
         }
     }
     all

@@ -27,6 +27,7 @@ struct NameWord<'a> {
     last: usize,
     cased: &'a str,
     lower: &'a str,
+    is_capital: bool,
     /// Number of line breaks, if nothing but white space, or the full stop of an initial or title,
     /// separates the word from the one before it.
     joined: Option<u8>,
@@ -41,7 +42,7 @@ struct NameWord<'a> {
 
 impl NameWord<'_> {
     fn is_capital(&self) -> bool {
-        self.cased.starts_with(char::is_uppercase)
+        self.is_capital
     }
 
     fn is_initial(&self) -> bool {
@@ -134,7 +135,7 @@ fn split_words<'a>(tokens: &Tokens<'a>) -> Vec<NameWord<'a>> {
         let range: Range<usize> = tokens.range(first, last);
         let (cased, lower) = (&reading.cased[range.clone()], &reading.lower[range]);
         let (joined, after_comma) = link(tokens, words.last(), first);
-        let capital = cased.starts_with(char::is_uppercase);
+        let capital = tokens.is_capital(first);
         let looked = capital || lower.len() >= LOWER_LETTERS_MIN;
         let given = looked.then(|| find_listing(&GIVEN, lower)).flatten();
         // The family name of a word in lower case matters only behind a given name, or first.
@@ -150,6 +151,7 @@ fn split_words<'a>(tokens: &Tokens<'a>) -> Vec<NameWord<'a>> {
             last,
             cased,
             lower,
+            is_capital: capital,
             joined,
             after_comma,
             possessive: possessive || plural,
@@ -223,6 +225,10 @@ fn name_at(tokens: &Tokens<'_>, words: &[NameWord<'_>], at: usize) -> Taken {
     if is_of_thing(tokens, words, at, len) {
         let eponym = words[at..at + len].iter().all(|w| is_eponym(tokens, w));
         return Some((len, eponym.then_some(IdentityClass::Eponym)));
+    }
+    // The usual case: no list of the words is needed.
+    if len == 1 {
+        return single_name(tokens, words, at).map(|class| (1, Some(class)));
     }
     let run = &words[at..at + len];
     let content: Vec<&NameWord<'_>> = run
@@ -374,8 +380,10 @@ fn single_word_class(
         })
     };
     // A word that no list has: no abbreviation, and no word of medicine.
-    let unknown = word.is_listed()
-        || !is_medical(word.lower) && (!is_shouted(&[word]) || word.lower.len() >= 5);
+    let is_unknown = || {
+        word.is_listed()
+            || !is_medical(word.lower) && (!is_shouted(&[word]) || word.lower.len() >= 5)
+    };
     let plausible = !word.everyday || word.is_listed();
     if linked(DOCTOR) {
         return plausible.then_some(IdentityClass::DoctorSurname);
@@ -384,7 +392,7 @@ fn single_word_class(
         let adjoins = word.joined.is_some() || !word.everyday;
         return (plausible && adjoins).then_some(IdentityClass::Name);
     }
-    let eponym = EPONYMS.contains(word.lower);
+    let is_eponym = || EPONYMS.contains(word.lower);
     let surely_given =
         word.given == Some(Listing::Plain) && word.is_foreign() && word.lower.len() > 3;
     if linked(RELATIVE) && word.given.is_some() && !word.everyday {
@@ -408,14 +416,14 @@ fn single_word_class(
     // "Dolores is tolerating the diet".
     let acts = word.given.is_some()
         && !word.everyday
-        && !eponym
         && tokens.is(word.last + 1, PERSON_VERB)
+        && !is_eponym()
         && (!is_one_of!(
             tokens.lower(word.last + 1),
             "is was has had needs needed e foi esta tem",
         ) || tokens.lower(word.last + 2).ends_with("ing"));
-    let named = surely_given && !(eponym && (word.possessive || word.family.is_some()))
-        || introduced && word.is_foreign() && unknown
+    let named = surely_given && !((word.possessive || word.family.is_some()) && is_eponym())
+        || introduced && word.is_foreign() && is_unknown()
         || spoken && listed
         || bedside
         || acts;

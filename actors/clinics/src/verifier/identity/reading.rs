@@ -6,6 +6,7 @@ use percent_encoding::percent_decode;
 
 use super::class::mark_len;
 use super::lexicon::{Meaning, meaning_of};
+use crate::verifier::byte_classes::{DIGIT, LETTER, run_end};
 use crate::verifier::push_undisguised;
 
 /// Maximum nesting of escapes, such as `%2541`, that are undone.
@@ -293,6 +294,8 @@ pub(super) struct Token {
     pub gap: bool,
     /// Number of line breaks before it.
     pub lines: u8,
+    /// Whether it is a word that begins with a capital.
+    is_capital: bool,
     meaning: Meaning,
 }
 
@@ -330,6 +333,11 @@ impl<'a> Tokens<'a> {
                 kind,
                 gap,
                 lines,
+                is_capital: match kind {
+                    TokenKind::Word if b.is_ascii() => b.is_ascii_uppercase(),
+                    TokenKind::Word => text[at..].starts_with(char::is_uppercase),
+                    _ => false,
+                },
                 meaning: match kind {
                     TokenKind::Word => meaning_of(&reading.lower[at..at + len]),
                     _ => 0,
@@ -385,7 +393,7 @@ impl<'a> Tokens<'a> {
     }
 
     pub fn is_capital(&self, at: usize) -> bool {
-        self.is_word(at) && self.cased(at).starts_with(char::is_uppercase)
+        self.list.get(at).is_some_and(|t| t.is_capital)
     }
 
     /// Returns whether white space stands before the token; `true` after the end.
@@ -425,11 +433,11 @@ impl<'a> Tokens<'a> {
 
 fn token_at(text: &str, at: usize) -> (TokenKind, usize) {
     let bytes = text.as_bytes();
-    let run = |is: fn(&u8) -> bool| bytes[at..].iter().take_while(|b| is(b)).count();
+    let run = |classes| run_end(bytes, at, classes) - at;
     match bytes[at] {
-        b if b.is_ascii_digit() => (TokenKind::Number, run(u8::is_ascii_digit)),
+        b if b.is_ascii_digit() => (TokenKind::Number, run(DIGIT)),
         b if b.is_ascii_alphabetic() => {
-            let ascii = run(u8::is_ascii_alphabetic);
+            let ascii = run(LETTER);
             let more = match bytes.get(at + ascii) {
                 Some(b) if !b.is_ascii() => letters_len(&text[at + ascii..]),
                 _ => 0,

@@ -31,8 +31,8 @@ pub(in crate::verifier) struct Redaction {
 /// Cuts personal data out of results and text. `recorded` are the spans of the records: known
 /// values, which are withheld or allowed by `identities`.
 pub(in crate::verifier) fn redact_answer(
-    results: &Value,
-    text: &str,
+    mut results: Value,
+    text: String,
     recorded: &[TextSpan<'_>],
     identities: Identities,
     policy: &IdentityPolicy,
@@ -40,11 +40,8 @@ pub(in crate::verifier) fn redact_answer(
     let (known, public) = (KnownIdentities::new(recorded), public_ids(recorded));
     let finder = finder_of(&known, &public, identities, policy);
     let mut redactor = Redactor::new(finder);
-    let mut results = results.clone();
     redactor.redact_value(&mut results, &ValuePosition::default());
-    let text = redactor
-        .redact_text(text)
-        .unwrap_or_else(|| text.to_owned());
+    let text = redactor.redact_text(&text).unwrap_or(text);
     if finder.withheld.is_some_and(KnownIdentities::is_searched) {
         redactor.search_joined(&results);
     }

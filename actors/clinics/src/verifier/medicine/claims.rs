@@ -6,6 +6,7 @@ use callboard_message::word_set;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::verifier::word_lists::EVERYDAY;
 
@@ -41,6 +42,13 @@ pub(super) struct Surroundings<'n> {
     pub parts: &'n RefCell<PartMemo>,
 }
 
+/// Claims of a text.
+pub(super) struct FoundClaims {
+    pub claims: Vec<Claim>,
+    /// Whether they depend on [`Names::substances`], which grow while the records are read.
+    pub asks_substances: bool,
+}
+
 /// Collects all claims about medicines in a text. A dose in a sentence without a medicine belongs
 /// to the last one before, if any. A claim concerns the patient named last, or the next one if
 /// doses precede all ids of the sentence.
@@ -48,7 +56,7 @@ pub(super) fn collect_claims(
     text: &Text<'_>,
     around: Surroundings<'_>,
     groups: &mut PatientGroups,
-) -> Vec<Claim> {
+) -> FoundClaims {
     let mut builder = Builder {
         tokens: &text.tokens,
         names: around.names,
@@ -63,12 +71,16 @@ pub(super) fn collect_claims(
         is_denied: false,
         is_dosed: false,
         waiting: None,
+        asks_substances: false,
     };
     for sentence in &text.sentences {
         builder.add_sentence(sentence, around.ids, groups);
     }
     builder.claims.extend(builder.waiting.take());
-    builder.claims
+    FoundClaims {
+        claims: builder.claims,
+        asks_substances: builder.asks_substances,
+    }
 }
 
 struct Builder<'t, 'n> {
@@ -94,6 +106,7 @@ struct Builder<'t, 'n> {
     is_dosed: bool,
     /// Claim without a medicine from lines with nothing but fields, for the medicine of a next line.
     waiting: Option<Claim>,
+    asks_substances: bool,
 }
 
 impl Builder<'_, '_> {
@@ -139,9 +152,10 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn find_parts(&self, range: Range<usize>, knows_medicine: bool) -> Vec<Part> {
+    /// Returns the parts of a range of tokens, in which the first token has the place 0.
+    fn find_parts(&self, range: Range<usize>, knows_medicine: bool) -> Rc<[Part]> {
         let mut memo = self.parts.borrow_mut();
-        memo.find(self.tokens, range, self.names, knows_medicine)
+        memo.find(&self.tokens[range], self.names, knows_medicine)
     }
 
     fn set_patients(&mut self, mention: &Mention, groups: &mut PatientGroups) {
@@ -157,6 +171,7 @@ impl Builder<'_, '_> {
     /// Adds the claims of a sentence, or of its part about one patient.
     fn add_segment(&mut self, range: Range<usize>) {
         let parts = self.find_parts(range.clone(), !self.carried.is_empty());
+        let tokens = &self.tokens[range];
         self.is_dosed = false;
         if parts.iter().any(Part::is_medicine) {
             self.last = None;
@@ -166,12 +181,11 @@ impl Builder<'_, '_> {
         let last_medicine = parts.iter().rposition(Part::is_medicine);
         let mut pending = self.take_waiting(&parts);
         let begins_at = self.claims.len();
-        let is_prescription =
-            last_medicine.is_none() && is_prescription(self.tokens, &range, &parts);
+        let is_prescription = last_medicine.is_none() && is_prescription(tokens, &parts);
         let mut named = None;
         for (n, part) in parts.iter().enumerate() {
             let scope = Segment {
-                range: &range,
+                tokens,
                 parts: &parts,
                 n,
                 begins_at,
@@ -271,22 +285,19 @@ impl Builder<'_, '_> {
         let next_dose = scope
             .next()
             .is_some_and(|p| p.is_dose() && p.place.start <= place.end + FORWARD_TOKENS_MAX);
-        let from = place
-            .start
-            .saturating_sub(FORWARD_TOKENS_MAX)
-            .max(scope.range.start);
-        let mut before = self.tokens[from..place.start].iter().rev();
+        let from = place.start.saturating_sub(FORWARD_TOKENS_MAX);
+        let mut before = scope.tokens[from..place.start].iter().rev();
         let is_taken = before
             .find(|t| !t.is_word(word_set!(BEFORE_TAKEN)))
             .is_some_and(|t| t.is_word(word_set!(TAKING_VERBS)));
-        let is_alone = || {
-            let mut others = self.tokens[scope.range.clone()].iter().enumerate();
-            others.all(|(n, t)| place.contains(&(scope.range.start + n)) || t.sign().is_some())
-                && substances.iter().all(|s| self.names.substances.contains(s))
-        };
         let is_dosed = pending.dose.is_some() || pending.pieces.is_some() || next_dose;
-        if is_weak && !is_dosed && !is_taken && !is_alone() {
-            return;
+        if is_weak && !is_dosed && !is_taken {
+            self.asks_substances = true;
+            let mut others = scope.tokens.iter().enumerate();
+            let is_alone = others.all(|(n, t)| place.contains(&n) || t.sign().is_some());
+            if !is_alone || !substances.iter().all(|s| self.names.substances.contains(s)) {
+                return;
+            }
         }
         if self.extend_combination(scope, substances) {
             return;
@@ -295,7 +306,7 @@ impl Builder<'_, '_> {
             substances: substances.to_vec(),
             stance: match self.is_denied {
                 true => Stance::Denied,
-                false => stance(self.tokens, scope.range, place),
+                false => stance(scope.tokens, place),
             },
             about: self.about,
             ..std::mem::take(pending)
@@ -321,7 +332,7 @@ impl Builder<'_, '_> {
         else {
             return false;
         };
-        let between = &self.tokens[previous.place.end..scope.part().place.start];
+        let between = &scope.tokens[previous.place.end..scope.part().place.start];
         let is_joined = matches!(between, [sign] if matches!(sign.sign(), Some('/' | '+' | '-')));
         let claim = self.last.and_then(|last| self.claims.get_mut(last));
         match claim.filter(|_| is_joined) {
@@ -335,7 +346,7 @@ impl Builder<'_, '_> {
     }
 
     fn add_dose(&mut self, scope: &Segment<'_>, found: &FoundDose, pending: &mut Claim) {
-        if scope.belongs_to_next(self.tokens, self.last_has_dose(scope)) {
+        if scope.belongs_to_next(self.last_has_dose(scope)) {
             set_dose(pending, found);
             return;
         }
@@ -350,7 +361,7 @@ impl Builder<'_, '_> {
         if self.spread_parts(found) {
             return;
         }
-        let applies_to_all = self.open.len() >= 2 && scope.has_each(self.tokens);
+        let applies_to_all = self.open.len() >= 2 && scope.has_each();
         if applies_to_all {
             for claim in self.open.drain(..) {
                 set_dose(&mut self.claims[claim], found);
@@ -403,9 +414,9 @@ impl Builder<'_, '_> {
     fn claim_of_dose(&mut self, scope: &Segment<'_>, found: &FoundDose) -> Option<usize> {
         let place = scope.part().place.start;
         let named = scope.medicine_end;
-        let from = named.unwrap_or(scope.range.start);
+        let before = &scope.tokens[named.unwrap_or_default()..place];
         if named.is_none()
-            && let Some(medicine) = self.unlisted_before(from, place)
+            && let Some(medicine) = unlisted_before(before)
         {
             return Some(self.new_claim(vec![medicine], false));
         }
@@ -440,26 +451,6 @@ impl Builder<'_, '_> {
         index
     }
 
-    /// Returns the word before a dose that is taken for a medicine only because of the dose: the
-    /// nearest one that isn't a filler, if it is none of the words known here or everyday ones.
-    fn unlisted_before(&self, from: usize, dose_at: usize) -> Option<Substance> {
-        let from = from.max(dose_at.saturating_sub(BACKWARD_TOKENS_MAX));
-        let token = self.tokens[from..dose_at]
-            .iter()
-            .rev()
-            .find(|t| !is_filler(t))?;
-        let word = token.word()?;
-        let is_unknown = word.len() >= UNLISTED_LETTERS_MIN
-            && word.is_ascii()
-            && !token.info().is_quantity()
-            && token.info().flags == 0
-            && token.info().times == 0
-            && token.info().route.is_none()
-            && !has_common_ending(word)
-            && !EVERYDAY.contains(word);
-        is_unknown.then(|| Substance::Other(stem(word), false))
-    }
-
     /// Applies a schedule, a route and so on to the claim that it belongs to.
     fn change(&mut self, scope: &Segment<'_>, pending: &mut Claim, set: &dyn Fn(&mut Claim)) {
         let before_medicine = scope
@@ -474,7 +465,7 @@ impl Builder<'_, '_> {
             .last
             .filter(|last| *last >= scope.begins_at || is_dosed)
         {
-            if scope.has_each(self.tokens) {
+            if scope.has_each() {
                 let from = scope
                     .begins_at
                     .max(self.claims.len().saturating_sub(EACH_CLAIMS_MAX));
@@ -530,6 +521,23 @@ impl Builder<'_, '_> {
             None => self.unit = Some(unit.clone()),
         }
     }
+}
+
+/// Returns the word among those before a dose that is taken for a medicine only because of the dose: the
+/// nearest one that isn't a filler, if it is none of the words known here or everyday ones.
+fn unlisted_before(before: &[Token<'_>]) -> Option<Substance> {
+    let mut near = before.iter().rev().take(BACKWARD_TOKENS_MAX);
+    let token = near.find(|t| !is_filler(t))?;
+    let word = token.word()?;
+    let is_unknown = word.len() >= UNLISTED_LETTERS_MIN
+        && word.is_ascii()
+        && !token.info().is_quantity()
+        && token.info().flags == 0
+        && token.info().times == 0
+        && token.info().route.is_none()
+        && !has_common_ending(word)
+        && !EVERYDAY.contains(word);
+    is_unknown.then(|| Substance::Other(stem(word), false))
 }
 
 /// Words between such a verb and the medicine.
@@ -595,7 +603,7 @@ fn has_common_ending(word: &str) -> bool {
 
 /// Place of a part in its segment.
 struct Segment<'p> {
-    range: &'p Range<usize>,
+    tokens: &'p [Token<'p>],
     parts: &'p [Part],
     n: usize,
     /// Number of claims before the segment.
@@ -622,16 +630,13 @@ impl Segment<'_> {
         ahead.filter(|p| p.is_dose()).count()
     }
 
-    fn has_each(&self, tokens: &[Token<'_>]) -> bool {
+    fn has_each(&self) -> bool {
         let place = &self.part().place;
-        let from = self
-            .n
-            .checked_sub(1)
-            .map_or(self.range.start, |n| self.parts[n].place.end);
-        let after = place.end..(place.end + 1).min(self.range.end);
-        tokens[from..place.start]
+        let from = self.n.checked_sub(1).map_or(0, |n| self.parts[n].place.end);
+        let after = self.tokens.get(place.end);
+        self.tokens[from..place.start]
             .iter()
-            .chain(&tokens[after])
+            .chain(after)
             .any(|t| t.is(flags::EACH))
     }
 
@@ -639,11 +644,11 @@ impl Segment<'_> {
     /// of amiodarone", "50 mg once daily of losartan". Only schedules, routes and linking words may
     /// stand between them. Without `of` or `de`, it doesn't if the medicine before has no dose yet
     /// and is nearer: see [`Self::is_nearer_to_next`].
-    fn belongs_to_next(&self, tokens: &[Token<'_>], last_has_dose: bool) -> bool {
+    fn belongs_to_next(&self, last_has_dose: bool) -> bool {
         let mut at = self.part().place.end;
         let mut is_linked = false;
         for part in &self.parts[self.n + 1..] {
-            let between = &tokens[at..part.place.start];
+            let between = &self.tokens[at..part.place.start];
             let is_link = |t: &Token<'_>| {
                 t.is(flags::LINK)
                     || t.info().unit.is_some_and(|(kind, _)| kind.is_count())
@@ -661,7 +666,7 @@ impl Segment<'_> {
             }
             is_linked |= between.iter().any(|t| t.is(flags::OF));
             if part.is_medicine() {
-                return is_linked || last_has_dose || self.is_nearer_to_next(tokens);
+                return is_linked || last_has_dose || self.is_nearer_to_next();
             }
             at = part.place.end;
         }
@@ -670,11 +675,11 @@ impl Segment<'_> {
 
     /// Returns whether a sign or `and` separates the dose from the medicine before it: "losartan
     /// and 5 mg amlodipine".
-    fn is_nearer_to_next(&self, tokens: &[Token<'_>]) -> bool {
+    fn is_nearer_to_next(&self) -> bool {
         let Some(previous) = self.n.checked_sub(1).map(|n| &self.parts[n]) else {
             return true;
         };
-        let between = &tokens[previous.place.end..self.part().place.start];
+        let between = &self.tokens[previous.place.end..self.part().place.start];
         between
             .iter()
             .any(|t| t.is(flags::AND) || t.is_sign(',') || t.is_sign('+'))
@@ -683,8 +688,8 @@ impl Segment<'_> {
 
 /// Returns whether a segment speaks of a prescription, without naming a medicine: it takes, gives
 /// or labels, or has nothing but parts.
-fn is_prescription(tokens: &[Token<'_>], range: &Range<usize>, parts: &[Part]) -> bool {
-    let mut at = range.start;
+fn is_prescription(tokens: &[Token<'_>], parts: &[Part]) -> bool {
+    let mut at = 0;
     let mut only_parts = true;
     let mut is_taken = false;
     for part in parts {
@@ -695,7 +700,7 @@ fn is_prescription(tokens: &[Token<'_>], range: &Range<usize>, parts: &[Part]) -
             .any(|t| t.is(flags::TAKING) && !t.is_word(word_set!("on em")));
         at = part.place.end;
     }
-    only_parts &= !parts.is_empty() && tokens[at..range.end].iter().all(is_field_gap);
+    only_parts &= !parts.is_empty() && tokens[at..].iter().all(is_field_gap);
     only_parts || is_taken
 }
 

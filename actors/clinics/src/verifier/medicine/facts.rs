@@ -1,23 +1,26 @@
 //! Facts about medicines in the records, and the check of an answer against them.
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 use std::hash::BuildHasher;
+use std::ops::Range;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::verifier::fold;
 
-use super::claims::{Surroundings, collect_claims};
+use super::claims::{FoundClaims, Surroundings, collect_claims};
 use super::compare::{daily_total, has_route, is_same_total, supports};
 use super::embedded::split_json;
 use super::lexicon::{LEXICON, stem};
 use super::model::{Amounts, Claim, Dose, Stance, Substance};
 use super::part_memo::PartMemo;
 use super::parts::{Names, OtherNames};
+use super::patient_facts::PatientFacts;
 use super::patients::{PatientGroups, PatientIds, id_key};
 use super::plausible::is_implausible;
-use super::statements::{Statement, collect_statements};
+use super::statements::{Statement, collect_recorded, collect_repeated, collect_statements};
 use super::token::{Text, join_dotted};
 use super::treatment::{Treatments, named_treatments, unrecorded_treatments};
 
@@ -37,19 +40,18 @@ pub(in crate::verifier) fn find_fabrications(
     results: &Value,
     text: &str,
 ) -> Vec<String> {
-    let (facts, mut groups) = RecordedFacts::read(records);
+    let (recorded, objects) = collect_recorded(records);
+    let (facts, mut groups) = RecordedFacts::read(records, recorded);
     let mut notes = NoteList::default();
     let (values, around) = split_json(text);
     let mut stated: Vec<Statement> = values.iter().flat_map(collect_statements).collect();
     stated.push(Statement::of_text(&around));
-    for statements in [collect_statements(results), stated] {
-        let folded = fold_all(&statements);
-        for (statement, folded) in statements.iter().zip(&folded) {
+    for statements in [collect_repeated(results, &objects), stated] {
+        for statement in &statements {
             if notes.is_full() {
                 break;
             }
-            let read = ReadStatement::new(statement, folded);
-            facts.check_statement(read, &mut groups, &mut notes);
+            facts.check_statement(statement, &mut groups, &mut notes);
         }
     }
     notes.all
@@ -108,22 +110,37 @@ impl<'s> ReadStatement<'s> {
     }
 }
 
-/// Returns the texts of statements in folded form, without dots of abbreviations.
-fn fold_all(statements: &[Statement]) -> Vec<String> {
-    let fold_one = |s: &Statement| join_dotted(&fold(&s.text)).into_owned();
-    statements.iter().map(fold_one).collect()
+/// Returns the text of a statement in folded form, without dots of abbreviations.
+fn fold_statement(statement: &Statement) -> String {
+    let folded = fold(&statement.text);
+    match join_dotted(&folded) {
+        Cow::Borrowed(_) => folded,
+        Cow::Owned(joined) => joined,
+    }
 }
 
-/// Key of recorded claims: the patient, and the substance. `None` stands for any.
-type FactKey = (Option<String>, Option<Substance>);
+/// Statement of a record whose claims are the same wherever it stands.
+struct KnownStatement {
+    /// Index of the statement.
+    index: usize,
+    /// Indexes of its claims.
+    claims: Range<usize>,
+}
+
+/// Key of [`RecordedFacts::by_patient`] under which the claims about all patients are.
+const EVERYBODY: &str = "";
 
 /// Claims that the records make about medicines and treatments.
 #[derive(Default)]
 struct RecordedFacts {
     claims: Vec<Claim>,
-    /// Indexes of claims by patient and substance: each claim under its own patient and substance,
-    /// and under any. Of equal claims, one is kept.
-    index: HashMap<FactKey, Vec<usize>>,
+    /// Claims by the key of their patient. Under [`EVERYBODY`], one of equal claims is kept.
+    by_patient: HashMap<String, PatientFacts>,
+    /// Claims about no known patient.
+    of_unknown: PatientFacts,
+    statements: Vec<Statement>,
+    /// Statements by their hash: results repeat them, and needn't be read again.
+    known_statements: HashMap<u64, KnownStatement>,
     /// Claims that are kept already under any patient.
     fingerprints: HashSet<Vec<u64>>,
     ids: PatientIds,
@@ -139,9 +156,9 @@ struct RecordedFacts {
 }
 
 impl RecordedFacts {
-    fn read(records: &[Value]) -> (Self, PatientGroups) {
-        let statements: Vec<Statement> = records.iter().flat_map(collect_statements).collect();
-        let folded = fold_all(&statements);
+    /// Reads the records, whose statements are given.
+    fn read(records: &[Value], statements: Vec<Statement>) -> (Self, PatientGroups) {
+        let folded: Vec<String> = statements.iter().map(fold_statement).collect();
         let read: Vec<ReadStatement<'_>> = statements
             .iter()
             .zip(&folded)
@@ -169,13 +186,21 @@ impl RecordedFacts {
             }
         }
         let mut groups = PatientGroups::default();
-        for statement in read {
-            facts.treatments |= named_treatments(statement.folded);
-            let claims = facts.claims_of(statement, &mut groups);
-            claims
-                .into_iter()
-                .for_each(|claim| facts.add(claim, &groups));
+        for (index, read) in read.into_iter().enumerate() {
+            facts.treatments |= named_treatments(read.folded);
+            let hash = facts.known_statements.hasher().hash_one(read.statement);
+            let found = facts.claims_of(read, &mut groups);
+            let begins_at = facts.claims.len();
+            for claim in found.claims {
+                facts.add(claim, &groups);
+            }
+            if !found.asks_substances {
+                let claims = begins_at..facts.claims.len();
+                let known = KnownStatement { index, claims };
+                facts.known_statements.insert(hash, known);
+            }
         }
+        facts.statements = statements;
         (facts, groups)
     }
 
@@ -195,41 +220,42 @@ impl RecordedFacts {
 
     fn add(&mut self, claim: Claim, groups: &PatientGroups) {
         let index = self.claims.len();
-        let patients: Vec<Option<String>> = match claim.about {
-            Some(about) => groups.keys(about).iter().cloned().map(Some).collect(),
-            None => vec![None],
-        };
-        let mut substances: Vec<Option<Substance>> = vec![None];
+        let patients = claim.about.map(|about| groups.keys(about));
+        let mut substances: Vec<Substance> = Vec::with_capacity(claim.substances.len());
         self.substances.extend(claim.substances.iter().cloned());
         for substance in &claim.substances {
-            substances.extend(LEXICON.parent(substance).map(Some));
-            substances.push(Some(substance.clone()));
+            substances.extend(LEXICON.parent(substance));
+            substances.push(substance.clone());
         }
         if claim.stance == Stance::Stopped {
-            self.stopped.extend(patients.iter().cloned());
+            match patients {
+                Some(keys) => self.stopped.extend(keys.iter().cloned().map(Some)),
+                None => _ = self.stopped.insert(None),
+            }
         }
         for substance in &claim.substances {
             self.treatments |= LEXICON.treatments(substance);
         }
-        // Under an empty id, claims about all patients are found.
         let is_new = self
             .fingerprints
             .insert(fingerprint(&claim, self.fingerprints.hasher()));
-        for patient in patients
-            .into_iter()
-            .chain(is_new.then(|| Some(String::new())))
-        {
-            for substance in &substances {
-                self.index
-                    .entry((patient.clone(), substance.clone()))
-                    .or_default()
-                    .push(index);
+        if patients.is_none() {
+            self.of_unknown.add(index, &substances);
+        }
+        let keys = patients.into_iter().flatten().map(String::as_str);
+        for key in keys.chain(is_new.then_some(EVERYBODY)) {
+            if !self.by_patient.contains_key(key) {
+                self.by_patient
+                    .insert(key.to_owned(), PatientFacts::default());
+            }
+            if let Some(facts) = self.by_patient.get_mut(key) {
+                facts.add(index, &substances);
             }
         }
         self.claims.push(claim);
     }
 
-    fn claims_of(&self, read: ReadStatement<'_>, groups: &mut PatientGroups) -> Vec<Claim> {
+    fn claims_of(&self, read: ReadStatement<'_>, groups: &mut PatientGroups) -> FoundClaims {
         let ReadStatement {
             statement,
             mut text,
@@ -243,7 +269,7 @@ impl RecordedFacts {
             .patient
             .as_deref()
             .map(|id| groups.index(&[id_key(id)]));
-        let mut own = OtherNames::new();
+        let mut own = OtherNames::default();
         let mut subject = Vec::new();
         if let Some(name) = &statement.subject {
             subject = substances_of(name, &self.names);
@@ -272,14 +298,27 @@ impl RecordedFacts {
 
     fn check_statement(
         &self,
-        read: ReadStatement<'_>,
+        statement: &Statement,
         groups: &mut PatientGroups,
         notes: &mut NoteList,
     ) {
-        let folded = read.folded;
-        let claims = self.claims_of(read, groups);
-        self.check_claims(&claims, groups, notes);
-        self.check_treatments(folded, notes);
+        // The treatments of such a statement are recorded.
+        if let Some(known) = self.known_claims(statement) {
+            self.check_claims(known, groups, notes);
+            return;
+        }
+        let folded = fold_statement(statement);
+        let found = self.claims_of(ReadStatement::new(statement, &folded), groups);
+        self.check_claims(&found.claims, groups, notes);
+        self.check_treatments(&folded, notes);
+    }
+
+    /// Returns the claims of a statement that a record has too; `None` if it must be read.
+    fn known_claims(&self, statement: &Statement) -> Option<&[Claim]> {
+        let hash = self.known_statements.hasher().hash_one(statement);
+        let known = self.known_statements.get(&hash)?;
+        let is_same = self.statements.get(known.index) == Some(statement);
+        is_same.then(|| self.claims.get(known.claims.clone()))?
     }
 
     fn check_treatments(&self, folded: &str, notes: &mut NoteList) {
@@ -289,11 +328,11 @@ impl RecordedFacts {
     }
 
     fn check_claims(&self, claims: &[Claim], groups: &PatientGroups, notes: &mut NoteList) {
-        let mentioned: HashSet<&Substance> = claims.iter().flat_map(|c| &c.substances).collect();
-        let mut counts: HashMap<(Option<usize>, &[Substance]), usize> = HashMap::new();
-        for claim in claims.iter().filter(|c| c.dose.is_some()) {
-            *counts.entry((claim.about, &claim.substances)).or_default() += 1;
-        }
+        let mentioned = Mentioned {
+            claims,
+            substances: OnceCell::new(),
+            counts: OnceCell::new(),
+        };
         let mut checked: Vec<&Claim> = Vec::new();
         for claim in claims {
             if notes.is_full() {
@@ -309,16 +348,12 @@ impl RecordedFacts {
                 continue;
             }
             checked.push(claim);
-            // "CARD-001 and CARD-002 take losartan 50 mg and 100 mg"
-            let is_shared = counts
-                .get(&(claim.about, &claim.substances[..]))
-                .is_some_and(|n| *n > 1);
             let check = Check {
                 facts: self,
                 claim,
                 mentioned: &mentioned,
             };
-            if let Some(note) = check.note(groups, is_shared) {
+            if let Some(note) = check.note(groups) {
                 notes.add(note);
             }
         }
@@ -327,23 +362,17 @@ impl RecordedFacts {
     /// Returns the recorded claims about a substance of a patient, or about any of the patient's if
     /// `substance` is `None`: at most [`CANDIDATES_MAX`]. Claims about no known patient count for
     /// each.
-    fn candidates(
-        &self,
-        patient: &Option<String>,
+    fn candidates<'f>(
+        &'f self,
+        patient: Option<&str>,
         substance: Option<&Substance>,
-    ) -> impl Iterator<Item = &Claim> {
-        let of = |patient: Option<String>| {
-            let found = self.index.get(&(patient, substance.cloned()));
-            found.map_or(&[][..], Vec::as_slice).iter()
+    ) -> impl Iterator<Item = &'f Claim> {
+        let of = |facts: Option<&'f PatientFacts>| {
+            facts.map_or(&[][..], |facts| facts.about(substance)).iter()
         };
-        let own = match patient {
-            Some(key) if self.ids.len() > 0 => of(Some(key.clone())),
-            _ => of(Some(String::new())),
-        };
-        let shared = match patient {
-            Some(_) if self.ids.len() > 0 => of(None),
-            _ => [].iter(),
-        };
+        let patient = patient.filter(|_| self.ids.len() > 0);
+        let own = of(self.by_patient.get(patient.unwrap_or(EVERYBODY)));
+        let shared = of(patient.map(|_| &self.of_unknown));
         own.chain(shared)
             .take(CANDIDATES_MAX)
             .filter_map(|n| self.claims.get(*n))
@@ -421,34 +450,67 @@ fn substances_of(name: &str, names: &OtherNames) -> Vec<Substance> {
     named.take(1).cloned().collect()
 }
 
-/// Check of one claim of an answer.
-struct Check<'f> {
-    facts: &'f RecordedFacts,
-    claim: &'f Claim,
-    /// Substances that the same text names.
-    mentioned: &'f HashSet<&'f Substance>,
+/// Patients and substances of a claim.
+type DoseKey<'c> = (Option<usize>, &'c [Substance]);
+
+/// Claims of one text, with what few checks ask about them.
+struct Mentioned<'f> {
+    claims: &'f [Claim],
+    /// Substances that the text names.
+    substances: OnceCell<HashSet<&'f Substance>>,
+    /// Numbers of claims with a dose about the same patients and substances.
+    counts: OnceCell<HashMap<DoseKey<'f>, usize>>,
 }
 
-impl Check<'_> {
+impl<'f> Mentioned<'f> {
+    fn has(&self, substance: &Substance) -> bool {
+        let all = || self.claims.iter().flat_map(|c| &c.substances).collect();
+        self.substances.get_or_init(all).contains(substance)
+    }
+
+    /// Returns whether the text gives several doses of the claim's medicine to the same patients:
+    /// "CARD-001 and CARD-002 take losartan 50 mg and 100 mg".
+    fn is_shared(&self, claim: &'f Claim) -> bool {
+        let counts = self.counts.get_or_init(|| {
+            let mut counts: HashMap<DoseKey<'_>, usize> = HashMap::default();
+            for claim in self.claims.iter().filter(|c| c.dose.is_some()) {
+                *counts.entry((claim.about, &claim.substances)).or_default() += 1;
+            }
+            counts
+        });
+        let count = counts.get(&(claim.about, &claim.substances[..]));
+        count.is_some_and(|n| *n > 1)
+    }
+}
+
+/// Check of one claim of an answer.
+struct Check<'f, 'c> {
+    facts: &'f RecordedFacts,
+    claim: &'c Claim,
+    /// Claims of the same text.
+    mentioned: &'f Mentioned<'c>,
+}
+
+impl Check<'_, '_> {
     /// Returns the note about the claim; `None` if a record supports it and it is plausible. A
-    /// claim about several patients must hold for each of them, unless `is_shared` is set: then for
-    /// one.
-    fn note(&self, groups: &PatientGroups, is_shared: bool) -> Option<String> {
-        let patients: Vec<Option<String>> = match self.claim.about {
-            Some(about) => groups.keys(about).iter().cloned().map(Some).collect(),
-            None => vec![None],
-        };
-        let mut notes = patients.iter().map(|patient| self.note_about(patient));
-        let note = match is_shared {
-            true => {
-                let all: Vec<Option<String>> = notes.collect();
-                if all.iter().any(Option::is_none) {
-                    None
-                } else {
-                    all.into_iter().next()?
+    /// claim about several patients must hold for each of them, unless they share it
+    /// ([`Mentioned::is_shared`]): then for one.
+    fn note(&self, groups: &PatientGroups) -> Option<String> {
+        let note = match self.claim.about.map(|about| groups.keys(about)) {
+            None => self.note_about(None),
+            Some([patient]) => self.note_about(Some(patient)),
+            Some(patients) => {
+                let mut notes = patients
+                    .iter()
+                    .map(|patient| self.note_about(Some(patient)));
+                match self.mentioned.is_shared(self.claim) {
+                    true => {
+                        let all: Option<Vec<String>> = notes.collect();
+                        all.and_then(|all| all.into_iter().next())
+                    }
+                    false => notes.find_map(|note| note),
                 }
             }
-            false => notes.find_map(|note| note),
         };
         note.or_else(|| {
             let is_wrong = self.claim.stance == Stance::Asserted && is_implausible(self.claim);
@@ -460,7 +522,7 @@ impl Check<'_> {
         LEXICON.display(&self.claim.substances)
     }
 
-    fn note_about(&self, patient: &Option<String>) -> Option<String> {
+    fn note_about(&self, patient: Option<&str>) -> Option<String> {
         let claim = self.claim;
         if claim.substances.is_empty() {
             return (!self.is_supported_without_name(patient)).then(|| dosage_note(None));
@@ -477,7 +539,7 @@ impl Check<'_> {
                 let is_prescribed = self.is_prescribed(patient);
                 return is_prescribed.then(|| self.treatment());
             }
-            Stance::Stopped if !self.facts.stopped.contains(patient) => {
+            Stance::Stopped if !self.facts.stopped.contains(&patient.map(str::to_owned)) => {
                 return Some(self.treatment());
             }
             Stance::Stopped if !is_dosed => return (!is_known).then(|| self.treatment()),
@@ -502,7 +564,7 @@ impl Check<'_> {
     }
 
     /// Returns whether a record of the patient names every substance of the claim.
-    fn is_known(&self, patient: &Option<String>) -> bool {
+    fn is_known(&self, patient: Option<&str>) -> bool {
         let has = |substance: &Substance| {
             self.facts
                 .candidates(patient, Some(substance))
@@ -512,7 +574,7 @@ impl Check<'_> {
         self.claim.substances.iter().all(has)
     }
 
-    fn is_prescribed(&self, patient: &Option<String>) -> bool {
+    fn is_prescribed(&self, patient: Option<&str>) -> bool {
         let first = self.claim.substances.first();
         let mut all = self.facts.candidates(patient, first);
         all.any(|c| c.has_details() && c.stance == Stance::Asserted)
@@ -520,7 +582,7 @@ impl Check<'_> {
 
     /// Returns whether a dose without a medicine is one of the patient's. Doses that may be of
     /// something else than a medicine need no record.
-    fn is_supported_without_name(&self, patient: &Option<String>) -> bool {
+    fn is_supported_without_name(&self, patient: Option<&str>) -> bool {
         let claim = self.claim;
         let kinds = claim
             .dose
@@ -540,12 +602,12 @@ impl Check<'_> {
     }
 
     /// Returns whether a record of the patient states the same without a medicine.
-    fn is_noted_without_name(&self, patient: &Option<String>) -> bool {
+    fn is_noted_without_name(&self, patient: Option<&str>) -> bool {
         let mut all = self.facts.candidates(patient, None);
         all.any(|recorded| recorded.substances.is_empty() && supports(recorded, self.claim))
     }
 
-    fn is_supported(&self, patient: &Option<String>) -> bool {
+    fn is_supported(&self, patient: Option<&str>) -> bool {
         let claim = self.claim;
         if let [one] = claim.substances.as_slice() {
             return self.is_substance_supported(patient, one, claim);
@@ -555,7 +617,7 @@ impl Check<'_> {
 
     /// Returns whether one record has the same combination of substances, in any order, with the
     /// same doses.
-    fn is_combination_supported(&self, patient: &Option<String>) -> bool {
+    fn is_combination_supported(&self, patient: Option<&str>) -> bool {
         let claim = self.claim;
         self.facts
             .candidates(patient, claim.substances.first())
@@ -577,7 +639,7 @@ impl Check<'_> {
 
     /// Returns whether each substance of a combination has its dose in the records, alone or in
     /// another combination. A single amount is the dose of the last one.
-    fn are_parts_supported(&self, patient: &Option<String>) -> bool {
+    fn are_parts_supported(&self, patient: Option<&str>) -> bool {
         let claim = self.claim;
         let count = claim.substances.len();
         claim.substances.iter().enumerate().all(|(n, substance)| {
@@ -603,7 +665,7 @@ impl Check<'_> {
     /// combination all of whose substances the text names.
     fn is_substance_supported(
         &self,
-        patient: &Option<String>,
+        patient: Option<&str>,
         substance: &Substance,
         claim: &Claim,
     ) -> bool {
@@ -611,10 +673,7 @@ impl Check<'_> {
             if recorded.substances.len() <= 1 {
                 return supports(recorded, claim);
             }
-            let names_all = recorded
-                .substances
-                .iter()
-                .all(|s| self.mentioned.contains(s));
+            let names_all = recorded.substances.iter().all(|s| self.mentioned.has(s));
             let is_mention = !claim.has_details();
             is_mention
                 || names_all
@@ -629,7 +688,7 @@ impl Check<'_> {
     /// Returns whether the claim states the total of a day of several prescriptions of a substance.
     fn is_sum_of_prescriptions(
         &self,
-        patient: &Option<String>,
+        patient: Option<&str>,
         substance: &Substance,
         claim: &Claim,
     ) -> bool {

@@ -3,10 +3,10 @@
 use std::sync::{LazyLock, OnceLock};
 
 use callboard_message::word_set;
-use foldhash::{HashMap, HashMapExt};
 
 use crate::verifier::fold;
 use crate::verifier::word_lists::MEDICINE_STEMS;
+use crate::verifier::word_table::WordTable;
 
 use super::model::Substance;
 use super::token::{Text, Token};
@@ -53,7 +53,7 @@ struct NameEntry {
 /// Lists of medicines, embedded in the program.
 pub(super) struct Lexicon {
     generics: Vec<Generic>,
-    names: HashMap<String, NameEntry>,
+    names: WordTable<NameEntry>,
 }
 
 /// Lists of `data/medicines.txt` and `data/medicine_stems.txt`.
@@ -64,7 +64,7 @@ impl Lexicon {
     fn read(data: &str) -> Self {
         let mut lexicon = Self {
             generics: Vec::new(),
-            names: HashMap::with_capacity(4096),
+            names: WordTable::with_capacity(4096),
         };
         let lines = || {
             data.lines()
@@ -98,7 +98,7 @@ impl Lexicon {
         let words = letters_and_digits(name);
         for (n, word) in words.iter().enumerate() {
             append_to_key(&mut key, word);
-            let entry = self.names.entry(key.clone()).or_default();
+            let entry = self.names.or_default(&key);
             if n + 1 == words.len() {
                 entry.name.get_or_insert((index, is_weak));
             } else {
@@ -181,7 +181,7 @@ impl Lexicon {
     /// Returns whether a medicine's name may begin with a word.
     pub fn has_beginning(&self, word: &str) -> bool {
         let stem = stem(word);
-        self.names.contains_key(&stem) || is_unlisted_medicine(word, &stem).is_some()
+        self.names.contains(&stem) || is_unlisted_medicine(word, &stem).is_some()
     }
 
     fn substances(&self, index: u16) -> Vec<Substance> {

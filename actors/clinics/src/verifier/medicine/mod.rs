@@ -18,6 +18,7 @@ mod model;
 mod number;
 mod part_memo;
 mod parts;
+mod patient_facts;
 mod patients;
 mod phrase;
 mod plausible;

@@ -1,7 +1,7 @@
 //! Parts of segments that occur several times in records and answer, such as equal lines: they are
 //! found once in a verification.
 
-use std::ops::Range;
+use std::rc::Rc;
 
 use foldhash::HashMap;
 
@@ -18,40 +18,38 @@ const SEGMENTS_MAX: usize = 8192;
 #[derive(Default)]
 pub(super) struct PartMemo {
     /// Parts by the tokens of their segment ([`append_key`]). Their places begin at the segment.
-    by_key: HashMap<Box<[u8]>, Box<[Part]>>,
+    by_key: HashMap<Box<[u8]>, Rc<[Part]>>,
     /// Key of the segment that is searched.
     key: Vec<u8>,
 }
 
 impl PartMemo {
-    /// Returns the same as [`find_parts`]. A segment of a text with names of its own isn't
-    /// remembered.
+    /// Returns the same as [`find_parts`] for a whole segment, whose first token has the place 0. A
+    /// segment of a text with names of its own isn't remembered.
     pub fn find(
         &mut self,
-        tokens: &[Token<'_>],
-        range: Range<usize>,
+        segment: &[Token<'_>],
         names: Names<'_>,
         knows_medicine: bool,
-    ) -> Vec<Part> {
-        let segment = &tokens[range.clone()];
+    ) -> Rc<[Part]> {
+        let find = || find_parts(segment, 0..segment.len(), names, knows_medicine).into();
         self.key.clear();
         self.key.push(u8::from(knows_medicine));
         let has_key = segment.len() <= SEGMENT_TOKENS_MAX
             && names.own.is_empty()
             && segment.iter().all(|token| append_key(token, &mut self.key));
         if !has_key {
-            return find_parts(tokens, range, names, knows_medicine);
+            return find();
         }
         if let Some(known) = self.by_key.get(&self.key[..]) {
-            return known.iter().map(|part| part.moved(range.start)).collect();
+            return Rc::clone(known);
         }
-        let found = find_parts(segment, 0..segment.len(), names, knows_medicine);
-        let moved = found.iter().map(|part| part.moved(range.start)).collect();
+        let found: Rc<[Part]> = find();
         if self.by_key.len() < SEGMENTS_MAX {
             self.by_key
-                .insert(self.key.as_slice().into(), found.into_boxed_slice());
+                .insert(self.key.as_slice().into(), Rc::clone(&found));
         }
-        moved
+        found
     }
 }
 
@@ -106,8 +104,11 @@ mod tests {
                     read.set_decimal_comma(decimal_comma);
                     for knows in [false, true] {
                         let range = skip..read.tokens.len();
-                        let found = find_parts(&read.tokens, range.clone(), names, knows);
-                        let memoized = memo.find(&read.tokens, range, names, knows);
+                        let mut found = find_parts(&read.tokens, range.clone(), names, knows);
+                        for part in &mut found {
+                            part.place = part.place.start - skip..part.place.end - skip;
+                        }
+                        let memoized = memo.find(&read.tokens[range], names, knows);
                         assert_eq!(format!("{memoized:?}"), format!("{found:?}"), "{text}");
                     }
                 }

@@ -86,14 +86,6 @@ impl Part {
     pub fn is_dose(&self) -> bool {
         matches!(self.item, Item::Dose(_))
     }
-
-    /// Returns the same part at a place that is `tokens` further.
-    pub fn moved(&self, tokens: usize) -> Self {
-        Self {
-            place: self.place.start + tokens..self.place.end + tokens,
-            item: self.item.clone(),
-        }
-    }
 }
 
 /// Finds the parts in a range of tokens. Laboratory values, and schedules of other activities, are

@@ -397,6 +397,14 @@ pub(super) fn parse_as_needed(tokens: &[Token<'_>]) -> Option<usize> {
     const NEEDED: &str =
         "needed required necessary necessario necessaria preciso precisar precise necessidade";
     let begins = tokens.first()?.is_word(word_set!("as if when whenever where only in se quando caso conforme em apenas somente so segundo sempre"));
+    // The usual case: no words between need to be examined.
+    if !begins {
+        return match (word(tokens, 0), word(tokens, 1)) {
+            ("prn" | "sos", _) => Some(1),
+            ("on" | "sob", "demand" | "demanda") => Some(2),
+            _ => None,
+        };
+    }
     let links = tokens[1..]
         .iter()
         .take(NEED_LINKS_MAX)
@@ -406,19 +414,12 @@ pub(super) fn parse_as_needed(tokens: &[Token<'_>]) -> Option<usize> {
             ))
         })
         .count();
-    if begins
-        && tokens
-            .get(1 + links)
-            .is_some_and(|t| t.is_word(word_set!(NEEDED)))
-    {
-        return Some(2 + links);
-    }
-    match (word(tokens, 0), word(tokens, 1), word(tokens, 1 + links)) {
-        ("prn" | "sos", ..) => Some(1),
-        ("on" | "sob", "demand" | "demanda", _) => Some(2),
-        ("in" | "em", _, "need" | "necessidade") => Some(2 + links),
-        _ => None,
-    }
+    let is_needed = tokens
+        .get(1 + links)
+        .is_some_and(|t| t.is_word(word_set!(NEEDED)));
+    let is_in_need = matches!(word(tokens, 0), "in" | "em")
+        && matches!(word(tokens, 1 + links), "need" | "necessidade");
+    (is_needed || is_in_need).then_some(2 + links)
 }
 
 /// Parses the duration of a treatment at the start of `tokens`: "for 7 days", "x 7 days". Returns
@@ -561,6 +562,15 @@ pub(super) fn parse_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
     const BY: &str = "by via per as through with using por pela pelo como em com";
     let first = tokens.first()?;
     first.word()?;
+    let is_by = first.is_word(word_set!(BY));
+    // The usual case: no words between need to be examined.
+    if !is_by
+        && !first.is_word(word_set!(IN))
+        && !first.is_word(word_set!(UNDER))
+        && !first.is_word(word_set!(THROUGH))
+    {
+        return named_route(tokens);
+    }
     let links = tokens[1..]
         .iter()
         .take(ROUTE_LINKS_MAX)
@@ -587,9 +597,7 @@ pub(super) fn parse_route(tokens: &[Token<'_>]) -> Option<(Routes, usize)> {
         return Some((route, taken));
     }
     let (route, taken) = tokens.get(1 + links..).and_then(named_route)?;
-    first
-        .is_word(word_set!(BY))
-        .then_some((route, 1 + links + taken))
+    is_by.then_some((route, 1 + links + taken))
 }
 
 /// Words between a preposition and a place or route.

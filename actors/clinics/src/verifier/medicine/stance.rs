@@ -13,11 +13,9 @@ const NEGATION_TOKENS_MAX: usize = 24;
 /// Maximum number of tokens between a medicine and a negation after it.
 const NEGATION_AFTER_TOKENS_MAX: usize = 4;
 
-/// Returns the attitude of a segment to the medicine at `place`.
-pub(super) fn stance(tokens: &[Token<'_>], range: &Range<usize>, place: &Range<usize>) -> Stance {
-    let from = range
-        .start
-        .max(place.start.saturating_sub(NEGATION_TOKENS_MAX));
+/// Returns the attitude of a segment with these tokens to the medicine at `place`.
+pub(super) fn stance(tokens: &[Token<'_>], place: &Range<usize>) -> Stance {
+    let from = place.start.saturating_sub(NEGATION_TOKENS_MAX);
     let before = &tokens[from..place.start];
     let mut is_taken = false;
     for (n, token) in before.iter().enumerate().rev() {
@@ -56,16 +54,10 @@ pub(super) fn stance(tokens: &[Token<'_>], range: &Range<usize>, place: &Range<u
         }
         is_taken |= token.is(flags::TAKING);
     }
-    stance_after(tokens, range, place, before)
+    stance_after(&tokens[place.end..], before)
 }
 
-fn stance_after(
-    tokens: &[Token<'_>],
-    range: &Range<usize>,
-    place: &Range<usize>,
-    before: &[Token<'_>],
-) -> Stance {
-    let after = &tokens[place.end..range.end];
+fn stance_after(after: &[Token<'_>], before: &[Token<'_>]) -> Stance {
     let skipped = after
         .iter()
         .take(NEGATION_AFTER_TOKENS_MAX)

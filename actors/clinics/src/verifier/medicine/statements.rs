@@ -1,6 +1,8 @@
 //! Statements about medicines in JSON values: each prescription as one text like a person would
 //! write it, under whatever keys its fields stand, and all other texts.
 
+mod repeated;
+
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -16,6 +18,9 @@ use super::phrase::parse_dose;
 use super::schedule::{parse_as_needed, parse_route, parse_schedule};
 use super::token::{Text, Token, join_dotted};
 use super::word_meanings::flags;
+use repeated::RecordedObject;
+
+pub(super) use repeated::{collect_recorded, collect_repeated};
 
 /// Maximum length of a text that may be one field of a prescription, in bytes. A longer one is read
 /// by itself.
@@ -24,6 +29,7 @@ const FIELD_BYTES_MAX: usize = 64;
 const GROUPS_MAX: usize = 64;
 
 /// Text of a JSON value about medicines.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Statement {
     pub text: String,
     /// Id of the patient whom it concerns, if known.
@@ -49,18 +55,13 @@ impl Statement {
 /// Collects the statements of a value. Echoes of the request are left out. The value must not be
 /// nested deeper than the verifier permits.
 pub(super) fn collect_statements(value: &Value) -> Vec<Statement> {
-    let mut walk = Walk { out: Vec::new() };
-    let top = ValuePlace {
-        key: "",
-        in_list: false,
-        patient: None,
-    };
-    let loose = walk.value(value, &top);
+    let mut walk = Walk::new(&[]);
+    let loose = walk.value(value, &ValuePlace::default());
     walk.emit(loose, None);
     walk.out
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct ValuePlace<'v> {
     key: &'v str,
     /// Whether a key such as `medications` is above the value.
@@ -81,18 +82,27 @@ enum Rank {
 type Fields = Vec<(Rank, String)>;
 
 /// Parts of a prescription that aren't composed yet.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Loose {
     medicines: Vec<String>,
     groups: Vec<Fields>,
     patient: Option<Rc<str>>,
 }
 
-struct Walk {
+struct Walk<'r> {
     out: Vec<Statement>,
+    /// Objects that weren't met yet.
+    recorded: &'r [RecordedObject<'r>],
 }
 
-impl Walk {
+impl<'r> Walk<'r> {
+    fn new(recorded: &'r [RecordedObject<'r>]) -> Self {
+        Self {
+            out: Vec::new(),
+            recorded,
+        }
+    }
+
     fn value(&mut self, value: &Value, place: &ValuePlace<'_>) -> Loose {
         match value {
             Value::Object(map) => self.object(map, place),
@@ -148,6 +158,9 @@ impl Walk {
     }
 
     fn object(&mut self, map: &Map<String, Value>, place: &ValuePlace<'_>) -> Loose {
+        if let Some(loose) = self.repeated(map, place) {
+            return loose;
+        }
         let keys: Vec<Cow<'_, str>> = map.keys().map(|key| plain_key(key)).collect();
         let place = &ValuePlace {
             patient: patient_of(map, &keys, place),

@@ -6,6 +6,8 @@ use std::ops::Range;
 use callboard_message::word_set;
 use callboard_message::word_set::WordSet;
 
+use crate::verifier::byte_classes::{LETTER, run_end};
+
 use super::word_meanings::{WordInfo, flags, word_info};
 
 /// Maximum number of digits of the number of a line in a list.
@@ -145,20 +147,24 @@ impl<'t> Text<'t> {
     /// Joins a line that ends with a number to the next one if that consists of a unit, with or
     /// without a label.
     fn join_units(&mut self) {
-        let mut joined: Vec<Sentence> = Vec::with_capacity(self.sentences.len());
-        for sentence in std::mem::take(&mut self.sentences) {
-            match joined.last_mut() {
+        let mut kept = 0_usize;
+        for n in 0..self.sentences.len() {
+            let sentence = self.sentences[n].clone();
+            match kept.checked_sub(1) {
                 Some(last)
                     if sentence.begins_line
                         && self.is_unit(&sentence)
-                        && self.ends_with_number(last) =>
+                        && self.ends_with_number(&self.sentences[last]) =>
                 {
-                    last.tokens.end = sentence.tokens.end;
+                    self.sentences[last].tokens.end = sentence.tokens.end;
                 }
-                _ => joined.push(sentence),
+                _ => {
+                    self.sentences[kept] = sentence;
+                    kept += 1;
+                }
             }
         }
-        self.sentences = joined;
+        self.sentences.truncate(kept);
     }
 
     /// Returns whether a line has nothing but a unit or its label.
@@ -198,8 +204,21 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn run(&mut self) {
         let mut is_glued = false;
-        while let Some(c) = self.source[self.at..].chars().next() {
+        while let Some(first) = self.source.as_bytes().get(self.at) {
             let start = self.at;
+            // The usual cases, in the same way as below but without decoding a character.
+            if first.is_ascii_lowercase() {
+                self.at += 1;
+                self.read_word(start, is_glued);
+                is_glued = true;
+                continue;
+            }
+            if *first == b' ' {
+                self.at += 1;
+                is_glued = false;
+                continue;
+            }
+            let Some(c) = self.peek() else { break };
             self.at += c.len_utf8();
             match c {
                 '\n' => self.end_line(),
@@ -264,18 +283,14 @@ impl<'t> Reader<'t> {
     }
 
     fn read_word(&mut self, start: usize, is_glued: bool) {
-        let rest = &self.source[self.at..];
-        let bytes = rest.as_bytes();
-        let mut ascii = 0;
-        while ascii < bytes.len() && bytes[ascii].is_ascii_alphabetic() {
-            ascii += 1;
-        }
-        self.at += match bytes.get(ascii) {
+        let bytes = self.source.as_bytes();
+        let end = run_end(bytes, self.at, LETTER);
+        self.at = match bytes.get(end) {
             Some(next) if !next.is_ascii() => {
-                let end = rest.find(|c: char| !c.is_alphabetic());
-                end.unwrap_or(rest.len())
+                let more = self.source[end..].find(|c: char| !c.is_alphabetic());
+                more.map_or(bytes.len(), |more| end + more)
             }
-            _ => ascii,
+            _ => end,
         };
         let word = &self.source[start..self.at];
         let info = word_info(word);

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use callboard_message::is_one_of;
 use callboard_message::text::words;
 
+use crate::verifier::byte_classes::{DIGIT, HYPHEN, LETTER, run_end};
+
 use super::word_meanings::{CHANGE_WORDS, flags, word_info};
 
 /// Set of treatments, as bits in the order of [`TREATMENTS`].
@@ -353,13 +355,16 @@ const KEY_BYTES: usize = 3;
 /// Number of slots of the table of spellings: a power of 2.
 const SLOTS: usize = 1024;
 
-/// Spellings with their treatments, by the [`slot_of`] their first [`KEY_BYTES`] bytes.
-static SPELLINGS: LazyLock<Vec<Vec<(usize, &'static str)>>> = LazyLock::new(|| {
+/// Spelling of a treatment, with its first bytes and the number of the treatment.
+type Spelling = ([u8; KEY_BYTES], usize, &'static str);
+
+/// Spellings by the [`slot_of`] their first [`KEY_BYTES`] bytes.
+static SPELLINGS: LazyLock<Vec<Vec<Spelling>>> = LazyLock::new(|| {
     let mut slots = vec![Vec::new(); SLOTS];
     for (n, (_, spellings)) in TREATMENTS.iter().enumerate() {
         for spelling in spellings.split('|') {
             if let Some(key) = spelling.as_bytes().first_chunk() {
-                slots[slot_of(key)].push((n, spelling));
+                slots[slot_of(key)].push((*key, n, spelling));
             }
         }
     }
@@ -373,6 +378,7 @@ fn slot_of(key: &[u8; KEY_BYTES]) -> usize {
 
 /// Returns the treatments that a text in folded form names.
 pub(super) fn named_treatments(folded: &str) -> Treatments {
+    let spellings = &*SPELLINGS;
     let mut named = 0;
     let mut at = 0;
     while at < folded.len() {
@@ -386,14 +392,17 @@ pub(super) fn named_treatments(folded: &str) -> Treatments {
             continue;
         }
         let word = &folded[at..end];
-        named |= treatments_at(&folded[at..], word);
-        if is_change(word) {
+        named |= treatments_at(&folded[at..], word, spellings);
+        if word.len() >= CHANGE_LETTERS_MIN && is_change(word) {
             named |= 1 << CHANGE_BIT;
         }
         at = end;
     }
     named
 }
+
+/// Minimum letters of a word of [`CHANGE_WORDS`].
+const CHANGE_LETTERS_MIN: usize = 5;
 
 /// Returns whether a word, or a part of it between hyphens, is one for a change.
 fn is_change(word: &str) -> bool {
@@ -405,10 +414,7 @@ fn is_change(word: &str) -> bool {
 /// Returns the end of the word that begins at a byte; the byte itself if no word does.
 fn word_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
-    let mut end = start;
-    while end < bytes.len() && (bytes[end].is_ascii_alphanumeric() || bytes[end] == b'-') {
-        end += 1;
-    }
+    let end = run_end(bytes, start, LETTER | DIGIT | HYPHEN);
     match bytes.get(end) {
         Some(next) if !next.is_ascii() => {
             let more = text[end..].find(|c| !is_word_char(c));
@@ -418,10 +424,13 @@ fn word_end(text: &str, start: usize) -> usize {
     }
 }
 
-/// Returns the treatments that are named at the beginning of `text`. `word` is its first word.
-fn treatments_at(text: &str, word: &str) -> Treatments {
-    let bytes = word.as_bytes();
-    let key = std::array::from_fn(|n| bytes.get(n).copied().unwrap_or(b' '));
+/// Returns the treatments that are named at the beginning of `text`. `word` is its first word, and
+/// `spellings` are [`SPELLINGS`].
+fn treatments_at(text: &str, word: &str, spellings: &[Vec<Spelling>]) -> Treatments {
+    let key = match word.as_bytes() {
+        [a, b, c, ..] => [*a, *b, *c],
+        bytes => std::array::from_fn(|n| bytes.get(n).copied().unwrap_or(b' ')),
+    };
     let is_named = |spelling: &str| {
         let Some(rest) = strip_spelling(text, spelling) else {
             return false;
@@ -429,9 +438,9 @@ fn treatments_at(text: &str, word: &str) -> Treatments {
         let end = word_end(rest, 0);
         spelling.ends_with(' ') || end == 0 || is_one_of!(&rest[..end], INFLECTIONS)
     };
-    let spellings = SPELLINGS[slot_of(&key)].iter();
-    let found = spellings.filter(|(_, spelling)| is_named(spelling));
-    found.fold(0, |bits, (n, _)| bits | (1 << n))
+    let near = spellings[slot_of(&key)].iter();
+    let found = near.filter(|(first, _, spelling)| *first == key && is_named(spelling));
+    found.fold(0, |bits, (_, n, _)| bits | (1 << n))
 }
 
 /// Returns what follows a spelling at the start of a text; `None` if the text begins with something

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use foldhash::{HashMap, HashMapExt};
+use crate::verifier::word_table::WordTable;
 
 use super::model::UnitKind::{self, *};
 use super::model::{Routes, Schedule, Times, routes, times};
@@ -91,11 +91,11 @@ pub(super) fn word_info(word: &str) -> Option<&'static WordInfo> {
     WORDS.get(word)
 }
 
-static WORDS: LazyLock<HashMap<&'static str, WordInfo>> = LazyLock::new(|| {
-    let mut table: HashMap<&'static str, WordInfo> = HashMap::with_capacity(1536);
+static WORDS: LazyLock<WordTable<WordInfo>> = LazyLock::new(|| {
+    let mut table: WordTable<WordInfo> = WordTable::with_capacity(1536);
     let mut add = |words: &'static str, set: &dyn Fn(&mut WordInfo)| {
         for word in words.split_ascii_whitespace() {
-            set(table.entry(word).or_default());
+            set(table.or_default(word));
         }
     };
     for (n, words) in (1..).zip(ONE_TO_NINETEEN) {

@@ -16,6 +16,10 @@ pub(super) enum SentenceOrigin {
     Record,
 }
 
+impl SentenceOrigin {
+    pub const ALL: [Self; 2] = [Self::Answer, Self::Record];
+}
+
 /// Kinds of features, so that the same words in different roles have different weights.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -44,40 +48,47 @@ const EDGE: u32 = 1;
 /// Hash of all numbers.
 const NUMBER: u32 = 3;
 
-/// Appends the features of words of a sentence to `features`. `covered` tells of each word whether a report
-/// covers it; `end` is the sign that ends the sentence.
+/// Calls `add` with the features of words of a sentence, each with the origin of sentences that have it;
+/// `None` if it is of both. One pass gives both, because most features don't depend on the origin.
+/// `covered` tells of each word whether a report covers it; `end` is the sign that ends the sentence.
 pub(super) fn read(
     tokens: &[Token<'_>],
     covered: &[bool],
     end: char,
-    place: SentenceOrigin,
-    features: &mut Vec<u32>,
+    mut add: impl FnMut(Option<SentenceOrigin>, u32),
 ) {
-    let in_place = place as u32 + 1;
-    let mut add = |kind: Kind, a: u32, b: u32, c: u32| features.push(feature(kind, [a, b, c]));
     let (mut third, mut second, mut last, mut last_class) = (EDGE, EDGE, EDGE, 0);
     for (token, covered) in tokens.iter().zip(covered) {
         let word = word_hash(token.word);
         let class = class_hash(token.class, word);
-        add(Kind::Word, word, 0, 0);
-        add(Kind::WordInPlace, word, in_place, 0);
-        add(Kind::Covered, word, u32::from(*covered), 0);
-        add(Kind::Pair, last, word, 0);
-        add(Kind::PairInPlace, last, word, in_place);
-        add(Kind::Skip, second, word, 0);
-        add(Kind::LongSkip, third, word, 0);
-        add(Kind::Classes, class, 0, 0);
-        add(Kind::ClassPair, last_class, class, in_place);
+        add(None, feature(Kind::Word, [word, 0, 0]));
+        in_places(&mut add, Kind::WordInPlace, |place| [word, place, 0]);
+        add(None, feature(Kind::Covered, [word, u32::from(*covered), 0]));
+        add(None, feature(Kind::Pair, [last, word, 0]));
+        in_places(&mut add, Kind::PairInPlace, |place| [last, word, place]);
+        add(None, feature(Kind::Skip, [second, word, 0]));
+        add(None, feature(Kind::LongSkip, [third, word, 0]));
+        add(None, feature(Kind::Classes, [class, 0, 0]));
+        in_places(&mut add, Kind::ClassPair, |place| {
+            [last_class, class, place]
+        });
         (third, second, last, last_class) = (second, last, word, class);
     }
-    add(Kind::Pair, last, EDGE, 0);
-    add(Kind::End, end as u32, in_place, 0);
-    add(
-        Kind::Length,
-        u32::try_from(tokens.len() / 4).map_or(8, |n| n.min(8)),
-        in_place,
-        0,
-    );
+    add(None, feature(Kind::Pair, [last, EDGE, 0]));
+    in_places(&mut add, Kind::End, |place| [end as u32, place, 0]);
+    let length = u32::try_from(tokens.len() / 4).map_or(8, |n| n.min(8));
+    in_places(&mut add, Kind::Length, |place| [length, place, 0]);
+}
+
+/// Calls `add` with the features of a kind that depend on the origin, by the number of the origin.
+fn in_places(
+    add: &mut impl FnMut(Option<SentenceOrigin>, u32),
+    kind: Kind,
+    parts: impl Fn(u32) -> [u32; 3],
+) {
+    for place in SentenceOrigin::ALL {
+        add(Some(place), feature(kind, parts(place as u32 + 1)));
+    }
 }
 
 /// Returns the feature of what the grammar found: advice with this address.

@@ -3,16 +3,17 @@
 //!
 //! Verbs are written once; their forms are derived by the regular conjugations.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use callboard_message::{is_one_of, word_set};
-use foldhash::{HashMap, HashMapExt};
 
 pub(super) use super::classes::*;
 use super::frames::{ENGLISH_LIVING, FRAME_WORDS, PORTUGUESE_LIVING};
 use crate::verifier::fold;
 use crate::verifier::medicine::is_medicine;
 use crate::verifier::word_lists::{Listing, MEDICAL};
+use crate::verifier::word_table::WordTable;
 
 /// Verb of treatment.
 pub(super) const ACT: Class = CHANGE | DOSE_VERB | KEEP;
@@ -82,9 +83,17 @@ const NOT_CONDITIONAL: &str = "criteria cafeteria hysteria secretaria padaria en
     temporaria necessaria desnecessaria contraria voluntaria ordinaria veterinaria hereditaria bateria materia drogaria \
     hospedaria ouvidoria livraria refeitaria funcionaria usuaria beneficiaria solidaria originaria bilateria maria";
 
-static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
-    let mut classes: HashMap<String, Class> = HashMap::with_capacity(4096);
-    let mut add = |word: String, class: Class| *classes.entry(word).or_default() |= class;
+/// Words that are far more often another word than the form of a verb: a preposition, a country,
+/// English verbs of the third person.
+const OTHER_WORDS: &str = "para usa passa muda baixa uses continues combines ate nada leve leves";
+
+static CLASSES: LazyLock<WordTable<Class>> = LazyLock::new(|| {
+    let mut classes: WordTable<Class> = WordTable::with_capacity(8192);
+    let mut add = |word: &str, class: Class| {
+        if !is_one_of!(word, OTHER_WORDS) {
+            *classes.or_default(word) |= class;
+        }
+    };
     for (class, verbs) in ENGLISH_VERBS {
         for verb in verbs.split_ascii_whitespace() {
             english_forms(verb, |word, form| add(word, class | form));
@@ -92,11 +101,11 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
     }
     for (class, verbs) in PORTUGUESE_VERBS {
         for verb in verbs.split_whitespace() {
-            portuguese_forms(verb, |word, form| add(folded(word), class | form));
+            portuguese_forms(verb, |word, form| add(&folded(word), class | form));
         }
     }
     // What was done is history, whatever it was.
-    let mut add_living = |word: String, form: Class| {
+    let mut add_living = |word: &str, form: Class| {
         if form != PAST {
             add(word, LIVING | form);
         }
@@ -105,43 +114,26 @@ static CLASSES: LazyLock<HashMap<String, Class>> = LazyLock::new(|| {
         english_forms(verb, &mut add_living);
     }
     for verb in PORTUGUESE_LIVING.split_whitespace() {
-        portuguese_forms(verb, |word, form| add_living(folded(word), form));
+        portuguese_forms(verb, |word, form| add_living(&folded(word), form));
     }
     for (class, words) in WORDS.iter().chain(FRAME_WORDS) {
         for word in words.split_ascii_whitespace() {
-            add(word.to_owned(), *class);
+            add(word, *class);
         }
-    }
-    // Far more often another word: a preposition, a country, English verbs of the third person.
-    for word in [
-        "para",
-        "usa",
-        "passa",
-        "muda",
-        "baixa",
-        "uses",
-        "continues",
-        "combines",
-        "ate",
-        "nada",
-        "leve",
-        "leves",
-    ] {
-        classes.remove(word);
     }
     classes
 });
 
-fn folded(word: String) -> String {
+fn folded(word: &str) -> Cow<'_, str> {
     match word.is_ascii() {
-        true => word,
-        false => fold(&word),
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(fold(word)),
     }
 }
 
 /// Calls `add` with each form of an English verb. `verb` is its base form; `+` after it doubles the
 /// last letter before an ending; irregular past forms follow after `/`.
-fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
+fn english_forms(verb: &str, mut add: impl FnMut(&str, Class)) {
     let mut parts = verb.split('/');
     let base = parts.next().unwrap_or_default();
     let (base, doubles) = base.strip_suffix('+').map_or((base, false), |b| (b, true));
@@ -150,12 +142,12 @@ fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
         None => base.to_owned(),
     };
     let silent = doubled.strip_suffix('e').unwrap_or(&doubled);
-    add(base.to_owned(), BASE);
-    add([silent, "ing"].concat(), GERUND);
+    add(base, BASE);
+    add(&[silent, "ing"].concat(), GERUND);
     let mut is_irregular = false;
     for past in parts {
         is_irregular = true;
-        add(past.to_owned(), PAST);
+        add(past, PAST);
     }
     if !is_irregular {
         let past = match base
@@ -165,13 +157,13 @@ fn english_forms(verb: &str, mut add: impl FnMut(String, Class)) {
             Some(stem) => [stem, "ied"].concat(),
             None => [silent, "ed"].concat(),
         };
-        add(past, PAST);
+        add(&past, PAST);
     }
 }
 
 /// Calls `add` with the forms of a Portuguese verb that orders, advice and reports use. `verb` is
 /// its infinitive; an irregular stem of the imperative follows after `/`.
-fn portuguese_forms(verb: &str, mut add: impl FnMut(String, Class)) {
+fn portuguese_forms(verb: &str, mut add: impl FnMut(&str, Class)) {
     let (infinitive, irregular) = verb.split_once('/').unwrap_or((verb, ""));
     let Some((cut, _)) = infinitive.char_indices().nth_back(1) else {
         return;
@@ -187,37 +179,37 @@ fn portuguese_forms(verb: &str, mut add: impl FnMut(String, Class)) {
     };
     let theme = &ending[..1];
     let (polite_vowel, plain_vowel) = if is_ar { ("e", "a") } else { ("a", "e") };
-    add(infinitive.to_owned(), INFINITIVE);
+    add(infinitive, INFINITIVE);
     for tail in ["", "m", "s", "mos"] {
         let vowel = if tail == "mos" && !is_ar {
             "a"
         } else {
             polite_vowel
         };
-        add([&polite, vowel, tail].concat(), POLITE);
+        add(&[&polite, vowel, tail].concat(), POLITE);
     }
-    add([stem, plain_vowel].concat(), FAMILIAR);
+    add(&[stem, plain_vowel].concat(), FAMILIAR);
     if !is_ar {
         match stem.chars().last() {
-            Some('z') => add(stem.to_owned(), FAMILIAR),
-            Some('u') => add([stem, "i"].concat(), FAMILIAR),
+            Some('z') => add(stem, FAMILIAR),
+            Some('u') => add(&[stem, "i"].concat(), FAMILIAR),
             _ => {}
         }
     }
-    add([stem, theme, "ndo"].concat(), GERUND);
+    add(&[stem, theme, "ndo"].concat(), GERUND);
     let participle = if is_ar { "ad" } else { "id" };
     for tail in ["o", "a", "os", "as"] {
-        add([stem, participle, tail].concat(), PAST);
+        add(&[stem, participle, tail].concat(), PAST);
     }
     let past = if is_ar { "ou" } else { "eu" };
-    add([stem, past].concat(), PAST);
-    add([stem, "iu"].concat(), PAST);
-    add([stem, theme, "ram"].concat(), PAST);
+    add(&[stem, past].concat(), PAST);
+    add(&[stem, "iu"].concat(), PAST);
+    add(&[stem, theme, "ram"].concat(), PAST);
     for tail in ["ia", "iam", "íamos"] {
-        add([infinitive, tail].concat(), CONDITIONAL);
+        add(&[infinitive, tail].concat(), CONDITIONAL);
     }
     let imperfect = if is_ar { "ava" } else { "ia" };
-    add([stem, imperfect].concat(), IMPERFECT);
+    add(&[stem, imperfect].concat(), IMPERFECT);
 }
 
 const ENGLISH_VERBS: &[(Class, &str)] = &[

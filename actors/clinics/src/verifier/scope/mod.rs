@@ -37,7 +37,6 @@ use foldhash::HashMap;
 use super::fold;
 use features::SentenceOrigin;
 use hit::{Address, Hit};
-use model::SentenceScore;
 use reading::SentenceReading;
 use record::RangeHashes;
 use sentence::Token;
@@ -52,9 +51,8 @@ const EVERYBODY: &str = "adult adults people everyone everybody anyone anybody n
 /// "prescribing"; `None` if none does. The time is linear in the length of the text, and of the
 /// records if there is advice to look up in them.
 pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static str> {
-    let mut features = Vec::new();
     read_sentences(text, records, |reading| {
-        kind_of_advice(reading, &mut features)
+        kind_of_advice(reading)
             .or_else(|| diagnosis::asserts_unrecorded(reading).then_some(diagnosis::KIND))
     })
 }
@@ -64,29 +62,21 @@ pub(super) fn find_advice(text: &str, records: &RecordedText) -> Option<&'static
 const WINDOW_WORDS_MAX: usize = 48;
 
 /// Returns the kind of advice that the model sees in a sentence. The grammar and the records are only asked
-/// if they can change its verdict. `features` is room to work in.
-fn kind_of_advice(
-    reading: &SentenceReading<'_, '_>,
-    features: &mut Vec<u32>,
-) -> Option<&'static str> {
+/// if they can change its verdict.
+fn kind_of_advice(reading: &SentenceReading<'_, '_>) -> Option<&'static str> {
     let whole = 0..reading.tokens.len();
-    let mut score = |part: Range<usize>, place| {
-        reading.read_features(part, place, features);
-        SentenceScore::new(features, place)
-    };
     let may_be_advice = windows(&whole).any(|window| {
-        [SentenceOrigin::Answer, SentenceOrigin::Record]
-            .into_iter()
-            .any(|place| !score(window.clone(), place).is_harmless())
+        let scores = reading.scores(window);
+        scores.iter().any(|score| !score.is_harmless())
     });
     if !may_be_advice {
         return None;
     }
     let found = Found::new(reading);
-    let mut is_advice = |part: &Range<usize>, place| {
+    let is_advice = |part: &Range<usize>, place: SentenceOrigin| {
         windows(part).any(|window| {
             let inside = found.strongest(|hit| window.contains(&hit.at));
-            score(window, place).is_advice(inside)
+            reading.scores(window)[place as usize].is_advice(inside)
         })
     };
     let parts: Vec<_> = found.parts().collect();
@@ -121,12 +111,12 @@ fn read_sentences<T>(
     mut judge: impl FnMut(&SentenceReading<'_, '_>) -> Option<T>,
 ) -> Option<T> {
     // Folding turns dashes into hyphens, which join words.
-    let folded = match text.contains(['—', '–', '→']) {
+    let folded = match !text.is_ascii() && text.contains(['—', '–', '→']) {
         true => fold(&text.replace(['—', '–', '→'], " , ")),
         false => fold(text),
     };
     let folded = without_quoted_words(&folded);
-    let text = sentence::split(&folded);
+    let text = sentence::split(&folded, &mut records.classes());
     let mut follows_address = false;
     let mut harmless = HarmlessSentences::default();
     text.sentences.iter().find_map(|sentence| {
@@ -234,6 +224,9 @@ impl<'a, 't> HarmlessSentences<'a, 't> {
 /// Returns a folded text without single words in quotation marks and parentheses, `("stop")`, by
 /// which the program names a word of the question.
 fn without_quoted_words(folded: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'(', folded.as_bytes()).is_none() {
+        return Cow::Borrowed(folded);
+    }
     let mut parts = folded.split("(\"");
     let mut kept = Cow::Borrowed(parts.next().unwrap_or_default());
     for part in parts {

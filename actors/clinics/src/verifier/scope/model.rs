@@ -5,8 +5,9 @@
 
 use std::sync::LazyLock;
 
-use super::features::{FEATURES, SentenceOrigin, rule};
+use super::features::{self, FEATURES, SentenceOrigin, rule};
 use super::hit::Address;
+use super::sentence::Token;
 
 /// Unit of the weights and bias as 32-bit floats in little-endian order, then a signed byte for each
 /// feature.
@@ -27,7 +28,7 @@ struct Header {
     unit: f32,
     bias: f32,
     /// Largest weight of what the grammar finds, by origin; at least 0.
-    rule_max: [i32; 2],
+    rule_max: [i32; SentenceOrigin::ALL.len()],
 }
 
 static HEADER: LazyLock<Header> = LazyLock::new(|| {
@@ -39,10 +40,7 @@ static HEADER: LazyLock<Header> = LazyLock::new(|| {
     Header {
         unit: f32::from_le_bytes([u0, u1, u2, u3]),
         bias: f32::from_le_bytes([b0, b1, b2, b3]),
-        rule_max: [
-            rule_max(SentenceOrigin::Answer),
-            rule_max(SentenceOrigin::Record),
-        ],
+        rule_max: SentenceOrigin::ALL.map(rule_max),
     }
 });
 
@@ -58,16 +56,35 @@ pub(super) struct SentenceScore {
     place: SentenceOrigin,
 }
 
-impl SentenceScore {
-    /// Adds up the weights of the words' features.
-    pub fn new(features: &[u32], place: SentenceOrigin) -> Self {
-        Self {
-            words: features.iter().map(|feature| weight(*feature)).sum(),
-            scale: scale(features.len()) * HEADER.unit,
+/// Scores of a sentence in the order of [`SentenceOrigin::ALL`].
+pub(super) type SentenceScores = [SentenceScore; SentenceOrigin::ALL.len()];
+
+/// Returns the scores of words of a sentence, by the sums of their features' weights.
+pub(super) fn scores(tokens: &[Token<'_>], covered: &[bool], end: char) -> SentenceScores {
+    let (mut count, mut shared) = (0, 0);
+    let mut own = SentenceOrigin::ALL.map(|_| (0, 0));
+    features::read(tokens, covered, end, |place, feature| match place {
+        None => {
+            count += 1;
+            shared += weight(feature);
+        }
+        Some(place) => {
+            let (count, sum) = &mut own[place as usize];
+            *count += 1;
+            *sum += weight(feature);
+        }
+    });
+    SentenceOrigin::ALL.map(|place| {
+        let (own_count, own_sum) = own[place as usize];
+        SentenceScore {
+            words: shared + own_sum,
+            scale: scale(count + own_count) * HEADER.unit,
             place,
         }
-    }
+    })
+}
 
+impl SentenceScore {
     /// Returns whether the sentence is advice if the grammar finds advice with this address in it, or none.
     pub fn is_advice(&self, found: Option<Address>) -> bool {
         let found = found.map_or(0, |address| weight(rule(self.place, address)));

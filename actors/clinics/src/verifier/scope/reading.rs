@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::features::{self, SentenceOrigin};
+#[cfg(test)]
+use super::features::SentenceOrigin;
 use super::lexicon::{Class, DOCUMENT_VERB, INTERROGATIVE};
+use super::model::{SentenceScores, scores};
 use super::reader::{addresses_reader, has_you, names_reader};
 use super::record::RecordedText;
 use super::reports::reported;
@@ -52,16 +54,21 @@ impl<'a, 't> SentenceReading<'a, 't> {
         }
     }
 
-    /// Replaces `features` by those of a part of the sentence.
-    pub fn read_features(
-        &self,
-        part: Range<usize>,
-        place: SentenceOrigin,
-        features: &mut Vec<u32>,
-    ) {
-        features.clear();
+    /// Returns the scores of a part of the sentence.
+    pub fn scores(&self, part: Range<usize>) -> SentenceScores {
         let (tokens, covered) = (&self.tokens[part.clone()], &self.covered[part]);
-        features::read(tokens, covered, self.end, place, features);
+        scores(tokens, covered, self.end)
+    }
+
+    /// Returns the features of a part of the sentence with an origin.
+    #[cfg(test)]
+    pub fn features(&self, part: Range<usize>, place: SentenceOrigin) -> Vec<u32> {
+        let (tokens, covered) = (&self.tokens[part.clone()], &self.covered[part]);
+        let mut features = Vec::new();
+        super::features::read(tokens, covered, self.end, |of, feature| {
+            features.extend((of.is_none() || of == Some(place)).then_some(feature));
+        });
+        features
     }
 
     /// Returns whether the word at `n` has one of the classes; `false` beyond the end.

@@ -1,6 +1,6 @@
 //! Text of the records: which sentences and conditions they have.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
@@ -10,7 +10,9 @@ use foldhash::quality::RandomState;
 use super::features::SentenceOrigin;
 use super::hit::Hit;
 use super::lexicon::{CONDITION, DENIAL, FAMILY};
-use super::sentence::{CELL, LABELLED, LINE, OPENS, Sentence, Text, Token, split};
+use super::sentence::{
+    CELL, ClassMemo, LABELLED, LINE, OPENS, SENTENCE_WORDS_MAX, Sentence, Text, Token, split,
+};
 use crate::verifier::medicine::stem;
 
 /// Number of leading letters of their stems ([`stem`]) by which words of at least that length are
@@ -29,6 +31,8 @@ const QUOTE_PLACES_MAX: usize = 6;
 pub(in crate::verifier) struct RecordedText {
     folded: Vec<String>,
     index: OnceCell<Index>,
+    /// Classes of the words of all texts of the verification, which have many words in common.
+    classes: RefCell<ClassMemo>,
 }
 
 /// Clauses and conditions of the records, by hashes, so that a look-up takes the same time whatever the
@@ -47,13 +51,20 @@ impl RecordedText {
         Self {
             folded: folded.collect(),
             index: OnceCell::new(),
+            classes: RefCell::default(),
         }
+    }
+
+    pub(super) fn classes(&self) -> RefMut<'_, ClassMemo> {
+        self.classes.borrow_mut()
     }
 
     fn index(&self) -> &Index {
         self.index.get_or_init(|| {
             let mut index = Index::default();
-            self.folded.iter().for_each(|text| index.add(text));
+            for text in &self.folded {
+                index.add(&split(text, &mut self.classes()));
+            }
             index
         })
     }
@@ -118,7 +129,6 @@ fn clause_ends(tokens: &[Token<'_>], n: usize) -> impl Iterator<Item = usize> {
 pub(super) struct RangeHashes {
     /// Hash of the first `n` words, at `n`.
     sums: Vec<u64>,
-    powers: Vec<u64>,
 }
 
 /// Prime modulus of the hashes.
@@ -126,39 +136,48 @@ const MODULUS: u64 = (1 << 61) - 1;
 /// Base of the polynomial; any large number serves.
 const BASE: u64 = 0x1b87_3593_cc9e_2d51;
 
-fn times(a: u64, b: u64) -> u64 {
-    (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64
+/// Powers of [`BASE`] from 0 up to the number of words of the longest sentence, the last of which may be a
+/// contraction of two.
+static POWERS: [u64; SENTENCE_WORDS_MAX + 2] = {
+    let mut powers = [1; SENTENCE_WORDS_MAX + 2];
+    let mut n = 1;
+    while n < powers.len() {
+        powers[n] = times(powers[n - 1], BASE);
+        n += 1;
+    }
+    powers
+};
+
+const fn times(a: u64, b: u64) -> u64 {
+    // 2^61 is 1 by this modulus, so that no division is needed.
+    let product = a as u128 * b as u128;
+    ((product as u64 & MODULUS) + (product >> 61) as u64) % MODULUS
 }
 
 impl RangeHashes {
     pub fn new(tokens: &[Token<'_>]) -> Self {
-        let room = || Vec::with_capacity(tokens.len() + 1);
-        let (mut sums, mut powers) = (room(), room());
-        sums.push(0);
-        powers.push(1);
-        let (mut sum, mut power) = (0, 1);
+        let mut sums = Vec::with_capacity(tokens.len() + 1);
+        let mut sum = 0;
+        sums.push(sum);
         for token in tokens {
             sum = (times(sum, BASE) + hash(token.word) % MODULUS) % MODULUS;
-            power = times(power, BASE);
             sums.push(sum);
-            powers.push(power);
         }
-        Self { sums, powers }
+        Self { sums }
     }
 
     /// Returns the hash of the words from `from` up to before `to`; both at most the sentence's
     /// number of words, and `from` at most `to`.
     fn range(&self, from: usize, to: usize) -> u64 {
-        let before = times(self.sums[from], self.powers[to - from]);
+        let before = times(self.sums[from], POWERS[to - from]);
         (self.sums[to] + MODULUS - before) % MODULUS
     }
 }
 
 impl Index {
-    fn add(&mut self, folded: &str) {
-        let text = split(folded);
+    fn add(&mut self, text: &Text<'_>) {
         for sentence in &text.sentences {
-            self.add_clauses(&text, sentence);
+            self.add_clauses(text, sentence);
         }
         for (n, token) in text.tokens.iter().enumerate() {
             if token.word.len() < 3 || !token.is(CONDITION) && token.word.len() < CONDITION_LETTERS

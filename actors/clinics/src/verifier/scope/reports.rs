@@ -160,7 +160,7 @@ fn names_one(tokens: &[Token<'_>], n: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sentence::split;
+    use super::super::sentence::{ClassMemo, split};
     use super::*;
 
     /// Goal: a report covers what it reports and nothing else. Method: whether the last word is
@@ -189,7 +189,7 @@ mod tests {
             ("if dr. lima advised it, stop warfarin", false),
             ("\"stop warfarin\" matters", false),
         ] {
-            let text_ = split(text);
+            let text_ = split(text, &mut ClassMemo::default());
             assert_eq!(reported(&text_.tokens).last(), Some(&expect), "{text}");
         }
     }

@@ -3,6 +3,9 @@
 use callboard_message::is_one_of;
 use foldhash::HashMap;
 
+use crate::verifier::byte_classes::{DIGIT, LETTER, run_end};
+use crate::verifier::word_table::Key;
+
 use super::lexicon::{
     BASE, BODY, CARE, CHANGE, COMPLAINT, Class, DENIAL, DETERMINER, GERUND, IF, LIVING, NEEDLESS,
     NUMBER, PATIENT, POLITE, REFUSE, VISIT, class_of,
@@ -57,12 +60,33 @@ pub(super) struct Sentence {
 pub(super) struct Text<'a> {
     pub tokens: Vec<Token<'a>>,
     pub sentences: Vec<Sentence>,
-    /// Classes of the words so far.
-    classes: HashMap<&'a str, Class>,
+}
+
+/// Classes of words that were read before.
+#[derive(Default)]
+pub(super) struct ClassMemo {
+    /// Classes of words that their key holds as a whole; longer ones are rare.
+    by_key: HashMap<Key, Class>,
+    by_word: HashMap<Box<str>, Class>,
+}
+
+impl ClassMemo {
+    fn class_of(&mut self, word: &str) -> Class {
+        if word.len() <= Key::BYTES {
+            let key = Key::new(word.as_bytes());
+            return *self.by_key.entry(key).or_insert_with(|| class_of(word));
+        }
+        if let Some(class) = self.by_word.get(word) {
+            return *class;
+        }
+        let class = class_of(word);
+        self.by_word.insert(word.into(), class);
+        class
+    }
 }
 
 /// Maximum number of words of a sentence. A longer one is cut, so that judging it takes linear time.
-const SENTENCE_WORDS_MAX: usize = 400;
+pub(super) const SENTENCE_WORDS_MAX: usize = 400;
 
 /// Words after which a full stop ends no sentence.
 const ABBREVIATIONS: &[&str] = &[
@@ -74,7 +98,7 @@ const ABBREVIATIONS: &[&str] = &[
 /// Splits a folded text. Sentences end at `.`, `!`, `?`, `;`, `|`, bullets and empty lines, except
 /// for full stops of abbreviations and numbers. A single line break ends none, because a sentence
 /// may be wrapped.
-pub(super) fn split(folded: &str) -> Text<'_> {
+pub(super) fn split<'a>(folded: &'a str, classes: &mut ClassMemo) -> Text<'a> {
     let mut text = Text::default();
     let mut from = 0;
     let (mut at, mut end) = (0, 0);
@@ -93,9 +117,9 @@ pub(super) fn split(folded: &str) -> Text<'_> {
         }
         (at, end) = (stop, stop);
         let (first, second, taken) = contraction(word, &folded[stop..]);
-        text.push(first, before);
+        text.push(first, classes.class_of(first), before);
         if !second.is_empty() {
-            text.push(second, 0);
+            text.push(second, classes.class_of(second), 0);
         }
         at += taken;
         end += taken;
@@ -118,8 +142,7 @@ impl<'a> Text<'a> {
         *from = to;
     }
 
-    fn push(&mut self, word: &'a str, before: u8) {
-        let mut class = *self.classes.entry(word).or_insert_with(|| class_of(word));
+    fn push(&mut self, word: &'a str, mut class: Class, before: u8) {
         // A patient's id, such as "card-001".
         if before & JOINED != 0
             && class & NUMBER != 0
@@ -185,13 +208,22 @@ impl<'a> Text<'a> {
 }
 
 fn next_word(text: &str, at: usize) -> Option<usize> {
-    text[at..].find(char::is_alphanumeric).map(|n| at + n)
+    let rest = &text.as_bytes()[at..];
+    let is_gap = |b: &&u8| b.is_ascii() && !b.is_ascii_alphanumeric();
+    let start = at + rest.iter().take_while(is_gap).count();
+    let word = text[start..].find(char::is_alphanumeric)?;
+    Some(start + word)
 }
 
 fn word_end(text: &str, start: usize) -> usize {
-    text[start..]
-        .find(|c: char| !c.is_alphanumeric())
-        .map_or(text.len(), |n| start + n)
+    let bytes = text.as_bytes();
+    let end = run_end(bytes, start, LETTER | DIGIT);
+    match bytes.get(end) {
+        Some(next) if !next.is_ascii() => text[end..]
+            .find(|c: char| !c.is_alphanumeric())
+            .map_or(text.len(), |n| end + n),
+        _ => end,
+    }
 }
 
 /// Returns what the characters between two words mean: the signs of the next word, and the sign
@@ -354,7 +386,7 @@ mod tests {
     use super::*;
 
     fn sentences(text: &str) -> Vec<String> {
-        let text = split(text);
+        let text = split(text, &mut ClassMemo::default());
         let words = |s: &Sentence| {
             let tokens = &text.tokens[s.from..s.to];
             tokens.iter().map(|t| t.word).collect::<Vec<_>>().join(" ")

@@ -65,8 +65,7 @@ fn samples(text: &str, records: &RecordedText) -> Vec<Sample> {
     read_sentences(text, records, |reading| {
         let found = Found::new(reading);
         for (part, place) in found.parts() {
-            let mut words = Vec::new();
-            reading.read_features(part.clone(), place, &mut words);
+            let words = reading.features(part.clone(), place);
             let address = found.strongest(|hit| part.contains(&hit.at));
             let rule = address.map(|address| rule(place, address));
             samples.push(Sample { words, rule });
