@@ -205,6 +205,8 @@ pub(crate) struct RequestParams {
     meta_ranges: MemberRanges<{ META_NAMES.len() }>,
     /// True if `_meta` is an object whose members have different names.
     is_meta_valid: bool,
+    /// Trace context that came beside the message, in a header.
+    header_trace: Option<TraceContext>,
 }
 
 type MemberRanges<const N: usize> = [Option<Range<usize>>; N];
@@ -322,12 +324,18 @@ impl RequestParams {
         text(self.located(&self.meta_ranges[MetaName::ProtocolVersion as usize])?)
     }
 
-    /// Returns the trace context of the request: a child of the `traceparent` in `_meta`, or a new
-    /// trace (W3C, section 2.3).
+    /// Sets the trace context of the request's HTTP header, which counts if `_meta` has none.
+    pub fn set_header_trace(&mut self, trace: Option<TraceContext>) {
+        self.header_trace = trace;
+    }
+
+    /// Returns the trace context of the request: a child of the `traceparent` in `_meta`, else of
+    /// that of its header, or a new trace (W3C, section 2.3).
     pub fn trace(&self) -> TraceContext {
         let sent: Option<TraceContext> = self
             .meta(MetaName::Traceparent)
             .and_then(|sent| serde_json::from_str(sent.get()).ok());
+        let sent = sent.or(self.header_trace);
         sent.as_ref()
             .map_or_else(TraceContext::root, TraceContext::child)
     }

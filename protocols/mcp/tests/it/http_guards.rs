@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, ServeError, serve};
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
-use callboard_runtime::System;
+use callboard_runtime::{NodeEvent, NodeEventOptions, System};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -750,5 +750,46 @@ async fn a_session_is_bounded() {
         assert_eq!(soon(connection.reply()).await.status, 200);
     }
     assert!(client.ask("tools/list", json!({})).await["result"].is_object());
+    server.stop().await;
+}
+
+/// Goal: a call continues the trace that its message names, else that of its header; unreadable ones begin a new trace.
+/// Method: calls with each, and the events of the node.
+#[tokio::test]
+async fn traces_come_in_headers_too() {
+    let server = Served::start().await;
+    let events = server.system.node_events();
+    let mut reader = events.subscribe(NodeEventOptions::default()).unwrap();
+    let parent = |digit: &str| format!("00-{}-00f067aa0ba902b7-01", digit.repeat(32));
+    for (in_message, in_header, continued) in [
+        ("", parent("a"), Some("a")),
+        (&*parent("b"), parent("a"), Some("b")),
+        ("", "00-none".to_owned(), None),
+    ] {
+        let mut meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}
+        });
+        if !in_message.is_empty() {
+            meta["traceparent"] = in_message.into();
+        }
+        let params = json!({ "name": "echo", "arguments": { "text": "x" }, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let headers = format!(
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: echo\r\ntraceparent: {in_header}\r\n"
+        );
+        let mut connection = server.connect().await;
+        let reply = connection.post_with(&headers, body.to_string()).await;
+        assert_eq!(reply.status, 200);
+        let began = std::iter::from_fn(|| reader.try_next()).find_map(|event| match event {
+            NodeEvent::ExchangeBegan(exchange) => Some(exchange.trace),
+            _ => None,
+        });
+        let trace = began.unwrap();
+        assert_eq!(trace.parent_id().is_some(), continued.is_some());
+        let id = format!("{:032x}", trace.trace_id());
+        assert!(continued.is_none_or(|digit| id == digit.repeat(32)), "{id}");
+    }
     server.stop().await;
 }

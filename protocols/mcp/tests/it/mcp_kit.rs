@@ -239,7 +239,7 @@ impl ConcurrentHandler<Linger> for Everything {
 pub struct Served {
     pub address: SocketAddr,
     pub watch: Watch,
-    system: System,
+    pub system: System,
     handle: actix_web::dev::ServerHandle,
 }
 

@@ -10,7 +10,7 @@ use actix_web::http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use callboard_message::Principal;
+use callboard_message::{Principal, TraceContext};
 use callboard_rpc::serve::guard::{self, HttpRejection, JSON, http_rejection};
 use callboard_rpc::serve::http_response::event_stream_head;
 use callboard_rpc::serve::idle_timeout::ActiveRequest;
@@ -36,6 +36,7 @@ use crate::inbound::modern;
 use crate::inbound::modern::HeaderField;
 use crate::inbound::request::{ClientMessage, McpMethod, McpRequest};
 use crate::inbound::response::EncodedResponse;
+use crate::wire::meta::TRACEPARENT;
 use crate::wire::{Revision, code as mcp};
 
 pub(crate) async fn post(
@@ -101,10 +102,13 @@ impl PostExchange<'_> {
             },
             _ => decode(body, limits),
         };
-        let message = match decoded {
+        let mut message = match decoded {
             Ok(message) => ClientMessage::from(message),
             Err(refusal) => return Ok(malformed_response(&refusal)),
         };
+        if let ClientMessage::Request(_, request) = &mut message {
+            request.params.set_header_trace(trace_parent(headers));
+        }
         if version.is_modern() || (!has_batches && message.is_modern()) {
             return self.respond_modern(message).await;
         }
@@ -448,6 +452,14 @@ fn check_version(headers: &HeaderMap) -> Result<(), HttpRejection> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Returns the trace context of a request's header; `None` if there is none, several, or an unreadable one.
+fn trace_parent(headers: &HeaderMap) -> Option<TraceContext> {
+    let HeaderField::One(parent) = header_field(headers, TRACEPARENT) else {
+        return None;
+    };
+    std::str::from_utf8(parent).ok()?.parse().ok()
 }
 
 fn header_field<'h>(headers: &'h HeaderMap, name: &str) -> HeaderField<'h> {
