@@ -28,7 +28,8 @@ struct CountsByKind {
 }
 
 impl CountsByKind {
-    /// Returns the calls of the agent. A call that an upstream passes on under its own name counts once.
+    /// Returns the calls of the agent, at least: a call that an upstream passes on under its own name counts once, and which
+    /// of its outbound exchanges those are isn't known.
     fn total(&self) -> CallCount {
         let with_peers = |of: fn(&CallCount) -> u64| of(&self.inbound).max(of(&self.outbound));
         CallCount {

@@ -1,8 +1,8 @@
 //! Metrics of a node in the format of Prometheus.
 //!
-//! Histograms grow with the node's counts of exchanges, counters with the events. Gauges about agents are read when they are scraped. Labels are bounded
-//! twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most [`SERIES_MAX`] combinations of them; agents
-//! within the node have limits of their own.
+//! Histograms grow with the node's counts of exchanges, counters with the events. Gauges about agents are read when they
+//! are scraped. Labels are bounded twice: each has at most [`LABEL_VALUES_MAX`] values, and each metric at most
+//! [`SERIES_MAX`] combinations of them; agents within the node have limits of their own.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -120,7 +120,7 @@ impl EncodeMetric for DurationHistogram {
         let counts = *self.0.lock();
         let bounds = EXCHANGE_DURATION_BOUNDS_MS.iter();
         let bounds = bounds.map(|ms| Duration::from_millis(*ms).as_secs_f64());
-        let bounds = bounds.chain(std::iter::once(f64::MAX));
+        let bounds = bounds.chain(std::iter::once(f64::INFINITY));
         let buckets: Vec<(f64, u64)> = bounds.zip(counts.buckets).collect();
         let sum = counts.sum.as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, counts.count, &buckets, None)

@@ -386,7 +386,10 @@ impl Monitor {
                 dropped = dropped_now;
                 self.forget_open();
             }
-            self.count(&reader.take_counts());
+            for counts in reader.take_counts().chunks(EVENTS_PER_TURN_MAX) {
+                self.count(counts);
+                tokio::task::yield_now().await;
+            }
             self.sinks.lock().iter_mut().for_each(|sink| sink.flush());
             if self.announce(announced_at.elapsed()) {
                 announced_at = Instant::now();
@@ -418,9 +421,6 @@ impl Monitor {
     }
 
     fn count(&self, counts: &[ExchangeCounts]) {
-        if counts.is_empty() {
-            return;
-        }
         let (mut state, now) = (self.state.lock(), SystemTime::now());
         counts.iter().for_each(|counts| state.count(counts, now));
     }

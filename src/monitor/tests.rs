@@ -424,6 +424,8 @@ fn metrics_have_names_and_no_principals() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+    let last_bucket = "mcp_server_operation_duration_seconds_bucket{le=\"+Inf\",agent=\"front\"";
+    assert!(text.contains(last_bucket), "{text}");
     assert!(text.contains("process_start_time_seconds ") && text.ends_with("# EOF\n"));
     assert!(!text.contains(PRINCIPAL));
     assert_eq!(monitor.overview().upstreams_away, 1);

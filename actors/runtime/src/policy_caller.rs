@@ -21,10 +21,11 @@ struct PolicyCaller {
     inner: Arc<dyn Caller>,
     /// Whether people at this node are asked too.
     asks_people: bool,
-    of: Arc<CallFacts>,
+    of: CallFacts,
 }
 
-/// Facts about a call that its callers share.
+/// Facts about a call that its callers have in common.
+#[derive(Clone)]
 struct CallFacts {
     system: System,
     direction: Direction,
@@ -188,7 +189,7 @@ impl CallContext {
         if !(checks_parts || asks_people || needs_caller) {
             return self;
         }
-        let of = Arc::new(CallFacts {
+        let of = CallFacts {
             system: system.clone(),
             direction,
             principal: self.principal.clone(),
@@ -196,30 +197,32 @@ impl CallContext {
             agent: agent.into(),
             trace: self.trace,
             origin: self.origin,
-        });
-        let judged = |inner: Arc<dyn Caller>, asks_people: bool| -> Arc<dyn Caller> {
-            let of = of.clone();
+        };
+        let judged = |inner: Arc<dyn Caller>, asks_people: bool, of: CallFacts| {
             Arc::new(PolicyCaller {
                 inner,
                 asks_people,
                 of,
-            })
+            }) as Arc<dyn Caller>
         };
         if asks_people {
             let caller = self.caller.take().unwrap_or_else(|| Arc::new(Nobody));
-            self.caller_alone = Some(judged(caller.clone(), false));
+            self.caller_alone = Some(judged(caller.clone(), false, of.clone()));
             self.caller = Some(caller);
         }
-        self.caller = self.caller.map(|caller| judged(caller, asks_people));
         if !checks_parts {
+            self.caller = self.caller.map(|caller| judged(caller, asks_people, of));
             return self;
         }
+        self.caller = self
+            .caller
+            .map(|caller| judged(caller, asks_people, of.clone()));
         self.session = self.session.map(|session| {
             let (id, over, caller) = (
                 session.id,
                 session.closed.clone(),
                 // Questions outside of calls are for the client alone.
-                judged(session.caller.clone(), false),
+                judged(session.caller.clone(), false, of),
             );
             Arc::new(PeerSession {
                 id,

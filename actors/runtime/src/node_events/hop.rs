@@ -7,7 +7,7 @@ use callboard_message::{CallId, FailureKind, Principal, TraceContext};
 
 use super::NodeEvents;
 use super::event::{CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent};
-use super::tally::{CountedEnd, SeriesName};
+use super::tally::{CountedEnd, Recording, SeriesName};
 use crate::sync::Mutex;
 
 /// Handler of a message within a call, whose end is recorded as a local exchange.
@@ -52,9 +52,10 @@ impl Hop {
         let Some(open) = open else { return };
         let (events, start) = (open.events, open.start);
         let duration = open.began.elapsed();
-        let is_recorded = match failure {
-            None => events.records(start.call),
-            Some(_) => events.records(start.call) || events.records_failure(start.call),
+        let recording = match failure {
+            _ if events.records(start.call) => Recording::Whole,
+            Some(_) if events.records_failure(start.call) => Recording::Failure,
+            _ => Recording::Nothing,
         };
         let agent = start.agent.as_deref().unwrap_or_default();
         let place = events.tally.find(&SeriesName {
@@ -68,10 +69,10 @@ impl Hop {
             failure,
             is_tool_error: false,
             duration,
-            is_recorded,
+            recording,
         };
         events.tally.count(place, &counted);
-        if !is_recorded {
+        if recording == Recording::Nothing {
             return;
         }
         let exchange = Exchange {

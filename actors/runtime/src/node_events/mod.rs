@@ -128,6 +128,7 @@ impl NodeEvents {
             receiver,
             events: self.clone(),
             pace: Pace::default(),
+            failed_pace: Pace::default(),
             recorded_per_second: options.recorded_per_second,
         })
     }
@@ -197,6 +198,7 @@ pub struct NodeEventReader {
     receiver: mpsc::Receiver<NodeEvent>,
     events: Arc<NodeEvents>,
     pace: Pace,
+    failed_pace: Pace,
     recorded_per_second: Option<NonZeroU32>,
 }
 
@@ -206,23 +208,33 @@ impl NodeEventReader {
         self.receiver.try_recv().ok()
     }
 
-    /// Returns the counts of exchanges that ended since the last call. The share of exchanges that are recorded follows
-    /// these calls.
+    /// Returns the counts of exchanges that ended since the last call. The share of exchanges that are recorded is set by
+    /// these calls, so call it about each 50 ms.
     pub fn take_counts(&mut self) -> Vec<ExchangeCounts> {
         let counts = self.events.tally.take();
         if let Some(max) = self.recorded_per_second {
-            let mut ended = Ended::default();
-            for outcome in counts.iter().flat_map(|counts| &counts.outcomes) {
-                ended.all += outcome.durations.count;
-                if outcome.failure.is_some() || outcome.is_tool_error {
-                    ended.failed += outcome.durations.count;
+            let (mut all, mut failed) = (Ended::default(), Ended::default());
+            for of in counts.iter().flat_map(|counts| &counts.outcomes) {
+                let recorded = of.durations.count - of.unrecorded;
+                all.all += of.durations.count;
+                all.recorded += recorded - of.recorded_as_failed;
+                if of.failure.is_some() || of.is_tool_error {
+                    failed.all += of.durations.count;
+                    failed.recorded += recorded;
                 }
             }
-            let (all, failed) = (&self.events.recorded, &self.events.recorded_failed);
-            self.pace
-                .adjust(Instant::now(), ended, max.get(), all, failed);
+            let (now, max) = (Instant::now(), max.get());
+            self.pace.adjust(now, all, max, &self.events.recorded);
+            let share = &self.events.recorded_failed;
+            self.failed_pace.adjust(now, failed, max, share);
         }
         counts
+    }
+}
+
+impl Drop for NodeEventReader {
+    fn drop(&mut self) {
+        self.events.is_on.store(false, Release);
     }
 }
 
@@ -258,7 +270,6 @@ mod tests {
         events.emit(mail);
         assert!(reader.try_next().is_some());
         drop(reader);
-        events.emit(mail);
         assert!(!events.is_on());
         events.emit(|| unreachable!("the reader has gone"));
     }

@@ -8,10 +8,12 @@ use callboard_message::CallId;
 
 /// Default of [`NodeEventOptions::recorded_per_second`](super::NodeEventOptions::recorded_per_second), in exchanges.
 pub const EXCHANGES_RECORDED_PER_SECOND_DEFAULT: u32 = 2_000;
-/// Time over which the rate of exchanges is measured.
+/// Time over which recorded exchanges are counted.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Number of intervals between two readings for which what is left of the limit must do.
+const INTERVALS_AHEAD: u64 = 4;
 
-/// Share of calls, chosen by their ids, so that all exchanges of a call are recorded or none.
+/// Share of calls, chosen by their ids, so that while it stays the same all exchanges of a call are recorded or none.
 pub(crate) struct CallShare(AtomicU64);
 
 impl CallShare {
@@ -27,50 +29,46 @@ impl CallShare {
         position < self.0.load(Relaxed)
     }
 
-    /// Sets the share so that of `ended` exchanges about `max` belong to it.
-    fn set(&self, max: u32, ended: u64) {
-        let share = f64::from(max) / ended.max(1) as f64;
+    /// Sets the share so that of as many exchanges as `ended` about `wanted` belong to it.
+    fn set(&self, wanted: u64, ended: u64) {
+        let share = wanted as f64 / ended.max(1) as f64;
         // Rounded down at 1 and above by the conversion.
         self.0.store((share * u64::MAX as f64) as u64, Relaxed);
     }
 }
 
-/// Rates of a node's exchanges, and of those that failed.
+/// Exchanges that ended between two readings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ended {
+    /// Number of all.
+    pub all: u64,
+    /// Number of those that were recorded one by one.
+    pub recorded: u64,
+}
+
+/// Number of exchanges that were recorded in the last second.
 #[derive(Default)]
 pub(super) struct Pace {
     window: VecDeque<(Instant, Ended)>,
-    sum: Ended,
-}
-
-/// Numbers of exchanges that ended.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ended {
-    pub all: u64,
-    pub failed: u64,
+    recorded: u64,
 }
 
 impl Pace {
-    /// Takes note of exchanges that ended since the last call, and sets the shares for the next ones.
-    pub fn adjust(
-        &mut self,
-        now: Instant,
-        ended: Ended,
-        max: u32,
-        all: &CallShare,
-        failed: &CallShare,
-    ) {
+    /// Takes note of exchanges that ended since the last call, and sets the share for the next ones: at the highest rate of the last
+    /// second they use a part of what is left of `max` in a second.
+    pub fn adjust(&mut self, now: Instant, ended: Ended, max: u32, share: &CallShare) {
         self.window.push_back((now, ended));
-        self.sum.all += ended.all;
-        self.sum.failed += ended.failed;
+        self.recorded += ended.recorded;
         while let Some((at, gone)) = self.window.front().copied()
             && now.duration_since(at) >= RATE_WINDOW
         {
             self.window.pop_front();
-            self.sum.all -= gone.all;
-            self.sum.failed -= gone.failed;
+            self.recorded -= gone.recorded;
         }
-        all.set(max, self.sum.all);
-        failed.set(max, self.sum.failed);
+        // A burst may come back after a pause.
+        let busiest = self.window.iter().map(|(_, ended)| ended.all).max();
+        let left = u64::from(max).saturating_sub(self.recorded);
+        share.set(left.div_ceil(INTERVALS_AHEAD), busiest.unwrap_or_default());
     }
 }
 
@@ -78,33 +76,50 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Goal: up to the limit each exchange is recorded, above it about as many as the limit, and a second later all
-    /// again; failures have a limit of their own. Method: rates in steps of 100 ms.
+    /// Goal: up to the limit each exchange is recorded; above it about as many as the limit, from the first second on; a
+    /// second later all again. Method: rates in steps of 50 ms, and calls of which the share is counted.
     #[test]
-    fn shares_follow_the_rate() {
-        let (all, failed) = (CallShare::all(), CallShare::all());
-        let recorded = |share: &CallShare| {
-            let calls = (0..10_000).map(|_| CallId::generate());
-            calls.filter(|call| share.has(*call)).count()
+    fn share_follows_the_rate() {
+        let (share, mut pace, began) = (CallShare::all(), Pace::default(), Instant::now());
+        let mut second = |at: u32, exchanges: u64| -> u64 {
+            let steps = (0..20).map(|step| {
+                let calls = (0..exchanges / 20).map(|_| CallId::generate());
+                let ended = Ended {
+                    all: exchanges / 20,
+                    recorded: calls.filter(|call| share.has(*call)).count() as u64,
+                };
+                let now = began + Duration::from_millis(50) * (at * 20 + step);
+                pace.adjust(now, ended, 1_000, &share);
+                ended.recorded
+            });
+            steps.sum()
         };
-        let (mut pace, began) = (Pace::default(), Instant::now());
-        let mut step = |tenth: u32, count: u64| {
-            let now = began + Duration::from_millis(100) * tenth;
-            let ended = Ended {
-                all: count,
-                failed: 1,
-            };
-            pace.adjust(now, ended, 1_000, &all, &failed);
+        assert_eq!(second(0, 200), 200);
+        let busy = second(1, 40_000);
+        assert!(
+            (2_000..4_000).contains(&busy),
+            "a first step at full rate: {busy}"
+        );
+        for at in 2..5 {
+            let busy = second(at, 40_000);
+            assert!((500..1_500).contains(&busy), "{busy}");
+        }
+        second(5, 0);
+        assert_eq!(second(6, 200), 200);
+    }
+
+    /// Goal: what is beyond the limit isn't recorded. Method: one more than the limit at once, then the next call.
+    #[test]
+    fn nothing_is_recorded_beyond_the_limit() {
+        let (share, mut pace) = (CallShare::all(), Pace::default());
+        let ended = |count| Ended {
+            all: count,
+            recorded: count,
         };
-        (0..10).for_each(|tenth| step(tenth, 100));
-        assert_eq!(recorded(&all), 10_000);
-        (10..20).for_each(|tenth| step(tenth, 400));
-        let share = recorded(&all);
-        assert!((2_200..2_800).contains(&share), "{share}");
-        assert_eq!(recorded(&failed), 10_000);
-        (20..30).for_each(|tenth| step(tenth, 0));
-        assert_eq!(recorded(&all), 10_000);
-        step(30, 1_001);
-        assert!(recorded(&all) < 10_000, "one more than the limit");
+        let now = Instant::now();
+        pace.adjust(now, ended(999), 1_000, &share);
+        assert!((0..100_000).any(|_| share.has(CallId::generate())));
+        pace.adjust(now, ended(1), 1_000, &share);
+        assert!((0..100_000).all(|_| !share.has(CallId::generate())));
     }
 }

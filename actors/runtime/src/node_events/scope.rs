@@ -10,7 +10,7 @@ use super::NodeEvents;
 use super::event::{
     CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent, QuestionEnd, QuestionEvent,
 };
-use super::tally::{CountedEnd, SeriesName, SeriesPlace};
+use super::tally::{CountedEnd, Recording, SeriesName, SeriesPlace};
 
 /// Facts about an exchange that begins.
 pub(crate) struct ExchangeStart<'a> {
@@ -40,7 +40,7 @@ pub(crate) struct ExchangeScope {
     reply: Option<Box<str>>,
 }
 
-/// What is recorded of an exchange in progress.
+/// Record of an exchange in progress.
 enum ExchangeRecord {
     /// All of it: the beginning has been recorded.
     Whole(Arc<Exchange>),
@@ -143,7 +143,11 @@ impl Drop for ExchangeScope {
             failure: self.failure,
             is_tool_error: self.is_tool_error,
             duration,
-            is_recorded: exchange.is_some(),
+            recording: match (&self.record, &exchange) {
+                (ExchangeRecord::Whole(_), _) => Recording::Whole,
+                (_, Some(_)) => Recording::Failure,
+                (_, None) => Recording::Nothing,
+            },
         };
         self.events.tally.count(place, &counted);
         let Some(exchange) = exchange else { return };

@@ -19,7 +19,8 @@ pub const EXCHANGE_DURATION_BOUNDS_MS: [u64; 17] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000,
     300_000,
 ];
-/// Maximum number of series of exchanges. Exchanges of further ones are counted under the name [`OTHER_SERIES`].
+/// Maximum number of series of exchanges. Exchanges of further ones are counted under the name [`OTHER_SERIES`] until a
+/// reading has forgotten idle series.
 pub const EXCHANGE_SERIES_MAX: usize = 16_384;
 /// Name of the agent of exchanges beyond [`EXCHANGE_SERIES_MAX`], and of tools that never answered.
 pub const OTHER_SERIES: &str = "other";
@@ -70,6 +71,8 @@ pub struct OutcomeCounts {
     pub is_tool_error: bool,
     /// Number of exchanges that weren't recorded one by one.
     pub unrecorded: u64,
+    /// Number of those that were recorded only because they failed.
+    pub(super) recorded_as_failed: u64,
     /// Durations of all.
     pub durations: DurationCounts,
     /// Durations by finer buckets; `None` but for [`ExchangeKind::Inbound`].
@@ -189,8 +192,11 @@ impl ExchangeSeries {
 
     /// Returns whether the exchange shows that its names are real ones, of which there are few: a caller may name any
     /// tool and any message, but only real ones answer.
-    fn is_confirmed_by(&self, failure: Option<FailureKind>) -> bool {
-        let Some(failure) = failure else { return true };
+    fn is_confirmed_by(&self, end: &CountedEnd) -> bool {
+        let Some(failure) = end.failure else {
+            // Servers answer an unknown tool with an error result.
+            return !end.is_tool_error;
+        };
         let may_be_invented = matches!(
             failure,
             FailureKind::NotFound | FailureKind::InvalidInput | FailureKind::Denied
@@ -214,7 +220,7 @@ impl ExchangeCounts {
             failure: end.failure,
             is_tool_error: end.is_tool_error,
             duration: end.duration,
-            is_recorded: true,
+            recording: Recording::Whole,
         };
         let mut ended = EndedExchanges::default();
         ended.record(series.kind, &counted);
@@ -230,8 +236,18 @@ pub(crate) struct CountedEnd {
     pub failure: Option<FailureKind>,
     pub is_tool_error: bool,
     pub duration: Duration,
-    /// Whether the exchange is recorded on its own too.
-    pub is_recorded: bool,
+    pub recording: Recording,
+}
+
+/// Part of an exchange that is recorded on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// All of it, because its call belongs to the recorded share.
+    Whole,
+    /// Its end, because it failed.
+    Failure,
+    /// Nothing.
+    Nothing,
 }
 
 impl EndedExchanges {
@@ -253,7 +269,11 @@ impl EndedExchanges {
             return;
         };
         counts.durations.record(end.duration);
-        counts.unrecorded += u64::from(!end.is_recorded);
+        match end.recording {
+            Recording::Whole => {}
+            Recording::Failure => counts.recorded_as_failed += 1,
+            Recording::Nothing => counts.unrecorded += 1,
+        }
         if let Some(latencies) = &mut counts.latencies {
             latencies.record(end.duration);
         }
@@ -264,7 +284,7 @@ impl EndedExchanges {
 #[derive(Default)]
 pub(crate) struct ExchangeTally {
     hasher: RandomState,
-    /// Of two series with the same hash the first is kept; the other is counted as beyond the limit.
+    /// The hash alone decides: it is seeded, and two of the series have the same one in one process of a hundred billion.
     series: RwLock<HashMap<u64, Arc<ExchangeSeries>, RandomState>>,
     /// Series with exchanges that ended since the last reading.
     changed: Mutex<Vec<Arc<ExchangeSeries>>>,
@@ -281,7 +301,7 @@ impl ExchangeTally {
     /// Returns the series of an exchange that begins.
     pub fn find(&self, name: &SeriesName<'_>) -> SeriesPlace {
         let known = self.series.read().get(&self.hasher.hash_one(name)).cloned();
-        match known.filter(|series| series.name() == *name) {
+        match known {
             Some(series) => SeriesPlace {
                 series,
                 is_known: true,
@@ -297,7 +317,7 @@ impl ExchangeTally {
     pub fn count(&self, place: SeriesPlace, end: &CountedEnd) {
         let series = match place.is_known {
             true => place.series,
-            false => self.register(place.series, end.failure),
+            false => self.register(place.series, end),
         };
         let mut ended = series.ended.lock();
         ended.record(series.kind, end);
@@ -309,6 +329,7 @@ impl ExchangeTally {
 
     /// Returns the counts since the last reading.
     pub fn take(&self) -> Vec<ExchangeCounts> {
+        self.forget_idle();
         let changed = std::mem::take(&mut *self.changed.lock());
         let counts = changed.into_iter().map(|series| {
             let outcomes = std::mem::take(&mut *series.ended.lock()).by_outcome;
@@ -317,36 +338,39 @@ impl ExchangeTally {
         counts.collect()
     }
 
+    /// Forgets all series without an exchange in progress or uncounted if there are too many: they begin anew.
+    fn forget_idle(&self) {
+        if self.series.read().len() >= EXCHANGE_SERIES_MAX {
+            let mut known = self.series.write();
+            known.retain(|_, series| Arc::strong_count(series) > 1);
+        }
+    }
+
     /// Adds a series, and returns the one that counts its exchanges.
-    fn register(
-        &self,
-        series: Arc<ExchangeSeries>,
-        failure: Option<FailureKind>,
-    ) -> Arc<ExchangeSeries> {
-        if series.is_confirmed_by(failure) {
+    fn register(&self, series: Arc<ExchangeSeries>, end: &CountedEnd) -> Arc<ExchangeSeries> {
+        let is_confirmed = series.is_confirmed_by(end);
+        if is_confirmed {
             let mut known = self.series.write();
             let hash = self.hasher.hash_one(series.name());
             let has_room = known.len() < EXCHANGE_SERIES_MAX;
             match known.get(&hash) {
-                Some(first) if first.name() == series.name() => return first.clone(),
+                Some(first) => return first.clone(),
                 None if has_room => {
                     known.insert(hash, series.clone());
                     return series;
                 }
-                _ => {}
+                None => {}
             }
         }
         // There are few of these: they have no names that a caller chose.
-        let tool = series.tool.as_ref().map(|_| OTHER_SERIES);
-        let is_agent_known = failure.is_some() && self.series.read().len() < EXCHANGE_SERIES_MAX;
+        let has_room = self.series.read().len() < EXCHANGE_SERIES_MAX;
         let other = SeriesName {
-            agent: if is_agent_known {
-                &series.agent
-            } else {
-                OTHER_SERIES
+            agent: match !is_confirmed && has_room {
+                true => &series.agent,
+                false => OTHER_SERIES,
             },
             message: RESERVED_PREFIX,
-            tool,
+            tool: series.tool.as_ref().map(|_| OTHER_SERIES),
             ..series.name()
         };
         let hash = self.hasher.hash_one(other);
@@ -377,7 +401,7 @@ mod tests {
             failure,
             is_tool_error: false,
             duration: Duration::from_millis(2),
-            is_recorded: false,
+            recording: Recording::Nothing,
         }
     }
 
@@ -421,6 +445,12 @@ mod tests {
         assert_eq!(taken(&tally), [""; 0]);
         end(&tally, &create, None);
         assert_eq!(taken(&tally), ["jira create None 1"]);
+        let unknown = CountedEnd {
+            is_tool_error: true,
+            ..ended(None)
+        };
+        tally.count(tally.find(&name("jira", "invented")), &unknown);
+        assert_eq!(taken(&tally), ["jira other None 1"]);
     }
 
     /// Goal: the number of series is bounded, and nothing beyond is lost. Method: one more agent than the limit, then names
@@ -434,6 +464,9 @@ mod tests {
         let lines = taken(&tally);
         assert_eq!(lines.len(), EXCHANGE_SERIES_MAX + 1);
         assert!(lines.contains(&"other other None 1".to_owned()));
+        assert_eq!(taken(&tally), [""; 0]);
+        end(&tally, &name("late", "t"), None);
+        assert_eq!(taken(&tally), ["late t None 1"]);
         let tally = ExchangeTally::default();
         for n in 0..100 {
             let tool = format!("invented-{n}");
