@@ -8,6 +8,8 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "host")]
+mod client_config;
+#[cfg(feature = "host")]
 pub mod clinics;
 #[cfg(feature = "host")]
 pub mod config;
@@ -60,6 +62,8 @@ pub use ::callboard_rpc as rpc;
 #[cfg(feature = "store-sqlite")]
 pub use ::callboard_store as store;
 pub use callboard_macros::Message;
+#[cfg(feature = "testkit")]
+pub use callboard_macros::test;
 pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
 pub use callboard_runtime::*;
 #[cfg(feature = "host")]

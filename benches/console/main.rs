@@ -32,8 +32,8 @@ const AGENTS: usize = 10_000;
 const CALLS_PER_TICK: usize = 34;
 /// Batches of calls a second.
 const TICKS_PER_SECOND: u32 = 50;
-/// Load before the measurement.
-const WARM_UP: Duration = Duration::from_secs(5);
+/// Load before the measurement: more than a call of each agent, and as many as the console keeps.
+const WARM_UP: Duration = Duration::from_secs(20);
 /// Maximum CPU of the console, as a share of one processor.
 const CPU_SHARE_MAX: f64 = 0.03;
 /// Maximum number of page updates in a second.

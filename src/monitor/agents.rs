@@ -109,21 +109,29 @@ pub(super) fn view(
     }
 }
 
-/// Returns agents in the order of a list: those of the topology by name, then others with a name, then those without by id.
-pub(super) fn sorted(
+/// Returns the first `max` agents in the order of a list: those of the topology by name, then others with a name, then those
+/// without by id.
+pub(super) fn first_sorted(
     agents: Vec<AgentSnapshot>,
     kinds: &HashMap<String, String>,
+    max: usize,
 ) -> Vec<AgentSnapshot> {
     let rank = |agent: &AgentSnapshot| match &agent.name {
-        Some(name) if kinds.contains_key(name) => 0_u8,
+        Some(name) if kinds.contains_key(&**name) => 0_u8,
         Some(_) => 1,
         None => 2,
     };
     let ranked = agents.into_iter().map(|agent| (rank(&agent), agent));
     let mut ranked: Vec<(u8, AgentSnapshot)> = ranked.collect();
-    ranked.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
+    let order = |(rank_a, a): &(u8, AgentSnapshot), (rank_b, b): &(u8, AgentSnapshot)| {
         (rank_a, &a.name, a.id).cmp(&(rank_b, &b.name, b.id))
-    });
+    };
+    if ranked.len() > max {
+        // Cheaper than sorting those that are left out.
+        ranked.select_nth_unstable_by(max, order);
+        ranked.truncate(max);
+    }
+    ranked.sort_unstable_by(order);
     ranked.into_iter().map(|(_, agent)| agent).collect()
 }
 

@@ -51,6 +51,8 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time for all upstreams together to tell their state.
 const UPSTREAM_STATE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for which a list of agents that leaves some out counts as current.
+const LONG_LIST_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of upstreams whose connection is tracked. Further ones aren't.
 const UPSTREAMS_TRACKED_MAX: usize = 1_000;
 
@@ -86,6 +88,8 @@ struct Monitor {
     /// Used by the reading task, and while a sink is added.
     sinks: Mutex<Vec<Box<dyn EventSink>>>,
     changes: watch::Sender<u64>,
+    /// Last list of agents and its time, if it left some out.
+    long_list: Mutex<Option<(Instant, Arc<Vec<AgentView>>)>>,
     /// Whether requests and replies that were recorded are shown.
     shows_content: AtomicBool,
     /// Cancelled once the reading task has ended.
@@ -200,6 +204,7 @@ impl NodeMonitor {
             registry,
             sinks: Mutex::new(Vec::new()),
             changes: watch::Sender::new(0),
+            long_list: Mutex::new(None),
             shows_content: AtomicBool::new(true),
             ended: CancellationToken::new(),
         }))
@@ -267,14 +272,24 @@ impl NodeMonitor {
     }
 
     /// Returns the agents in the order of the tree, at most [`agents::AGENTS_SHOWN_MAX`].
-    pub fn agents(&self) -> Vec<AgentView> {
+    /// If there are more, they are read at most once in [`LONG_LIST_TIME`].
+    pub fn agents(&self) -> Arc<Vec<AgentView>> {
+        let mut long_list = self.0.long_list.lock();
+        if let Some((at, list)) = &*long_list
+            && at.elapsed() < LONG_LIST_TIME
+        {
+            return list.clone();
+        }
         let kinds = self.0.state.lock().kinds.clone();
-        let mut agents = agents::sorted(self.0.system.snapshot(), &kinds);
-        agents.truncate(agents::AGENTS_SHOWN_MAX);
+        let all = self.0.system.snapshot();
+        let is_long = all.len() > agents::AGENTS_SHOWN_MAX;
+        let agents = agents::first_sorted(all, &kinds, agents::AGENTS_SHOWN_MAX);
         let counts = self.0.state.lock().counts.of(&agents);
         let views = agents.into_iter().zip(counts);
         let views = views.map(|(agent, count)| agents::view(agent, count, &kinds));
-        views.collect()
+        let views = Arc::new(views.collect());
+        *long_list = is_long.then(|| (Instant::now(), Arc::clone(&views)));
+        views
     }
 
     /// Returns the latest exchanges with peers, newest first, at most `limit`. Each word of `filter` must occur in
@@ -348,7 +363,7 @@ impl NodeMonitor {
             let up: Vec<_> = up.map(|(name, is_up)| (name.to_string(), *is_up)).collect();
             (state.kinds.clone(), up, state.unrecorded)
         };
-        let snapshot = agents::sorted(system.snapshot(), &kinds);
+        let snapshot = agents::first_sorted(system.snapshot(), &kinds, usize::MAX);
         let scrape = Scrape {
             agents: &snapshot,
             kinds: &kinds,

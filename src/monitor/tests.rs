@@ -470,6 +470,11 @@ fn agents_with_their_calls() {
     let views = monitor.agents();
     let names: Vec<_> = views.iter().map(|view| view.name.as_deref()).collect();
     assert_eq!(names, [Some("c"), Some("a"), Some("b"), None]);
+    let all = monitor.system().snapshot();
+    let kinds = HashMap::from([("c".to_owned(), String::new())]);
+    let first = agents::first_sorted(all, &kinds, 2);
+    let names: Vec<_> = first.iter().map(|agent| agent.name.as_deref()).collect();
+    assert_eq!(names, [Some("c"), Some("a")]);
     let first = &views[0];
     assert_eq!(
         (first.kind.as_str(), first.calls, first.failures),

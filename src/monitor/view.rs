@@ -3,6 +3,8 @@
 //! Times are milliseconds since the Unix epoch. Names of agents, tools and principals are made visible: control and
 //! invisible characters are escaped. Contents of messages are in [`CallStep::request`] and [`CallStep::reply`] alone.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -222,7 +224,7 @@ pub(crate) struct NodeView {
     /// Summary.
     pub overview: Overview,
     /// Agents in the order of the tree.
-    pub agents: Vec<AgentView>,
+    pub agents: Arc<Vec<AgentView>>,
     /// Latest calls, newest first.
     pub calls: Vec<CallLine>,
     /// Questions, oldest first.

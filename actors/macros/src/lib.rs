@@ -1,4 +1,6 @@
-//! Derive macro for messages: name, reply type and JSON schema.
+//! Macros for authors of agents: the derive of messages and the attribute of tests.
+
+mod test_attribute;
 
 use proc_macro::TokenStream;
 use proc_macro_crate::{FoundCrate, crate_name};
@@ -33,6 +35,34 @@ use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, pa
 pub fn derive_message(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input)
+        .unwrap_or_else(|e| e.to_compile_error())
+        .into()
+}
+
+/// Makes a test of an `async fn` that takes `system: &System`, or nothing.
+///
+/// ```ignore
+/// #[callboard::test]
+/// async fn counts(system: &System) {
+///     let counter = system.spawn_with(Counter::default);
+///     counter.tell(Add(2)).await.unwrap();
+///     assert_eq!(counter.ask(Count).await.unwrap(), 2);
+/// }
+/// ```
+///
+/// Each test has a system of its own, on the thread of the test. Its time is paused: it jumps to
+/// the next timer when all tasks wait. After the function, the system is shut down. Agents that
+/// still have work are killed after 1 s. The function may return a `Result`. Other attributes, such
+/// as `#[ignore]` and `#[should_panic]`, work as with `#[test]`.
+///
+/// - `real_time`: time isn't paused. For tests with I/O.
+/// - `arbiters = N`: the agents run on `N` threads of their own, at least 1. Implies `real_time`,
+///   because a paused clock belongs to one thread.
+///
+/// Needs the feature `testkit` of `callboard` or `callboard-runtime`.
+#[proc_macro_attribute]
+pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
+    test_attribute::expand(options.into(), item.into())
         .unwrap_or_else(|e| e.to_compile_error())
         .into()
 }
@@ -136,17 +166,19 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
 /// Returns the path of the message crate, or of the facade crate's re-export, so that embedders
 /// need one dependency.
 fn message_crate_path() -> proc_macro2::TokenStream {
-    let path = |name: &str, suffix: proc_macro2::TokenStream| match crate_name(name) {
-        Ok(FoundCrate::Itself) => Some(quote!(::callboard #suffix)),
-        Ok(FoundCrate::Name(name)) => {
-            let name = syn::Ident::new(&name, proc_macro2::Span::call_site());
-            Some(quote!(::#name #suffix))
-        }
-        Err(_) => None,
-    };
-    path("callboard-message", quote!())
-        .or_else(|| path("callboard", quote!(::message)))
+    crate_path("callboard-message")
+        .or_else(|| crate_path("callboard").map(|facade| quote!(#facade::message)))
         .unwrap_or_else(|| quote!(::callboard_message))
+}
+
+/// Returns the path of a package by its name in the user's Cargo.toml; `None` if it isn't in there.
+fn crate_path(package: &str) -> Option<proc_macro2::TokenStream> {
+    let name = match crate_name(package).ok()? {
+        FoundCrate::Itself => package.replace('-', "_"),
+        FoundCrate::Name(name) => name,
+    };
+    let name = syn::Ident::new(&name, proc_macro2::Span::call_site());
+    Some(quote!(::#name))
 }
 
 fn codec_method(

@@ -17,6 +17,11 @@ use crate::{Failure, RawObject, RawReply};
 /// the name [`Message::NAME`]. A message type with a codec is one MCP tool and one A2A skill,
 /// unless its name begins with [`RESERVED_PREFIX`](crate::capabilities::RESERVED_PREFIX). Implement
 /// it with `#[derive(Message)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "not a message",
+    note = "add `#[derive(Message)]` to its definition; `#[message(reply = T)]` sets the type of the reply, and a message with `#[message(local)]` needs no serde traits"
+)]
 pub trait Message: Sized + Send + 'static {
     /// Type of the agent's reply. It is `Result<T, Failure>` for messages that may fail
     /// (`#[message(fallible)]`).

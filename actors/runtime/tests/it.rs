@@ -3,6 +3,10 @@
 #[path = "it/messages.rs"]
 mod messages;
 
+// Authors of agents: the attribute of tests, and the answers to mistakes.
+#[path = "it/authoring.rs"]
+mod authoring;
+
 // Messages reach their handler, typed or by name, and replies come back.
 #[path = "it/asking.rs"]
 mod asking;

@@ -6,6 +6,7 @@ pub(crate) mod ops;
 use std::any::TypeId;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Message, MessageSpec, RawMessage};
@@ -21,9 +22,15 @@ use crate::system::supervision::{Backoff, ExitReason, RestartIntensity};
 /// Handlers come in three kinds: [`SyncHandler`] (synchronous), [`Handler`] (async with `&mut
 /// self`, one at a time) and [`ConcurrentHandler`] (async, several at once). An agent may mix them;
 /// each message type has one handler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an agent",
+    label = "not an agent",
+    note = "implement `Agent` for it; its function `handlers` registers a handler for each message, such as `on.sync::<M>()`"
+)]
 pub trait Agent: Sized + Send + 'static {
     /// Registers the handlers of this agent type. Called once for each type in a system, not for
-    /// each agent.
+    /// each agent. A message whose handler isn't registered fails with
+    /// [`SendError::NotHandled`](crate::SendError::NotHandled), which names the line to add.
     fn handlers(on: &mut Handlers<Self>);
 
     /// Returns the default limits and options for agents of this type.
@@ -51,6 +58,12 @@ pub trait Agent: Sized + Send + 'static {
 
 /// Synchronous handler of a message. The cheapest kind of handler: if the agent is idle, it may run
 /// on the caller's thread.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no synchronous handler for `{M}`",
+    label = "`SyncHandler<{M}>` is not implemented",
+    note = "implement `SyncHandler<{M}>` for `{Self}`",
+    note = "a handler of another kind is registered by its own function: `on.exclusive::<{M}>()` for `Handler`, `on.concurrent::<{M}>(in_flight_max)` for `ConcurrentHandler`"
+)]
 pub trait SyncHandler<M: Message>: Agent {
     /// Handles `message` and returns the reply.
     fn handle(&mut self, message: M, cx: &mut Context) -> M::Reply;
@@ -64,6 +77,12 @@ pub trait SyncHandler<M: Message>: Agent {
 
 /// Async handler with exclusive access to the agent's state. The next message waits until it has
 /// finished.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no exclusive handler for `{M}`",
+    label = "`Handler<{M}>` is not implemented",
+    note = "implement `Handler<{M}>` for `{Self}`",
+    note = "a handler of another kind is registered by its own function: `on.sync::<{M}>()` for `SyncHandler`, `on.concurrent::<{M}>(in_flight_max)` for `ConcurrentHandler`"
+)]
 pub trait Handler<M: Message>: Agent {
     /// Handles `message` and resolves to the reply. Write it as `async fn`.
     fn handle(&mut self, message: M, cx: &mut Context) -> impl Future<Output = M::Reply> + Send;
@@ -77,6 +96,12 @@ pub trait Handler<M: Message>: Agent {
 
 /// Async handler that runs concurrently with other handlers of the same agent. Its future is
 /// `'static` and owns the state it needs.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no concurrent handler for `{M}`",
+    label = "`ConcurrentHandler<{M}>` is not implemented",
+    note = "implement `ConcurrentHandler<{M}>` for `{Self}`",
+    note = "a handler of another kind is registered by its own function: `on.sync::<{M}>()` for `SyncHandler`, `on.exclusive::<{M}>()` for `Handler`"
+)]
 pub trait ConcurrentHandler<M: Message>: Agent {
     /// Starts handling `message` with access to the state. The returned future runs concurrently
     /// with other handlers and resolves to the reply.
@@ -358,7 +383,7 @@ pub struct AgentSnapshot {
     /// Id of the agent in its system.
     pub id: AgentId,
     /// Name given at spawn; `None` if it has none.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// Rust type name of the agent, without path and type parameters.
     pub kind: &'static str,
     /// Lifecycle state of the agent.

@@ -350,8 +350,9 @@ impl<A: Agent> AgentCell<A> {
     }
 }
 
-fn short_type_name<A>() -> &'static str {
-    let name = std::any::type_name::<A>();
+/// Returns the name of a type without path and type parameters.
+pub(crate) fn short_type_name<T>() -> &'static str {
+    let name = std::any::type_name::<T>();
     name.split('<')
         .next()
         .and_then(|n| n.rsplit("::").next())
@@ -362,8 +363,12 @@ fn short_type_name<A>() -> &'static str {
 pub(crate) trait AnyAgentCell: Send + Sync {
     fn id(&self) -> AgentId;
     fn label(&self) -> Option<&Arc<str>>;
+    /// Returns the name of the agent's type, without path and type parameters.
+    fn type_name(&self) -> &'static str;
     fn system(&self) -> &System;
     fn handles(&self, message: TypeId) -> bool;
+    /// Returns the names of the messages that the agent's type has registered.
+    fn message_names(&self) -> Vec<&'static str>;
     /// Calls `push` to queue a message of this type if the mailbox has room.
     fn admit(&self, message: TypeId, push: PushFn<'_>) -> SendStatus;
     /// Calls `push` to queue a message of this type if the mailbox has room. Otherwise adds the
@@ -414,12 +419,21 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
         self.label.as_ref()
     }
 
+    fn type_name(&self) -> &'static str {
+        short_type_name::<A>()
+    }
+
     fn system(&self) -> &System {
         &self.system
     }
 
     fn handles(&self, message: TypeId) -> bool {
         self.agent_type.types.contains(&message)
+    }
+
+    fn message_names(&self) -> Vec<&'static str> {
+        let handlers = self.agent_type.handlers.ops.iter();
+        handlers.map(|op| op.name()).collect()
     }
 
     fn admit(&self, message: TypeId, push: PushFn<'_>) -> SendStatus {
@@ -545,7 +559,7 @@ impl<A: Agent> AnyAgentCell for AgentCell<A> {
     fn snapshot(&self) -> AgentSnapshot {
         AgentSnapshot {
             id: self.id,
-            name: self.label.as_deref().map(str::to_owned),
+            name: self.label.clone(),
             kind: short_type_name::<A>(),
             state: AgentState::from_u8(self.stats.state.load(Relaxed)),
             mailbox_depth: self.mailbox.depth_and_activity().0,

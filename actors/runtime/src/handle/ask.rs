@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use callboard_message::{Failure, Message, Principal, RawMessage};
+use callboard_message::capabilities::RESERVED_PREFIX;
+use callboard_message::{Failure, Message, Principal, RawMessage, log};
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
@@ -15,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 
 use super::{AgentRef, SendError, Target, TellEnvelope, sealed};
 use crate::agent_cell::inline_handler::InlineHandler;
-use crate::agent_cell::{InlineResult, SendStatus};
+use crate::agent_cell::{AnyAgentCell, InlineResult, SendStatus};
 use crate::call::{CallContext, CallEvent, channel_caller};
 use crate::mailbox::lane::{Envelope, NoReplyReason, ReplyReceiver, reply_channel};
 use crate::mailbox::queue::WaiterId;
@@ -417,20 +418,37 @@ fn rejection<M: Message, T: Target<M>>(
     Err(match pushed {
         SendStatus::Full(capacity) => SendError::Full { message, capacity },
         SendStatus::NotHandled => {
-            let cell = to.cell();
-            let agent = cell
-                .label()
-                .map_or_else(|| cell.id().to_string(), |label| label.to_string());
-            SendError::NotHandled {
+            let error = SendError::NotHandled {
                 message,
-                agent,
+                agent: describe_agent(to.cell()),
                 name: M::NAME,
+            };
+            // Agents are asked for capabilities that they may lack. Any other message has a wrong
+            // receiver or a handler that isn't registered, which a sender may overlook.
+            if !M::NAME.starts_with(RESERVED_PREFIX) {
+                log::warn!(by: M::NAME, "message not sent: {error}");
             }
+            error
         }
         SendStatus::Queued | SendStatus::Waiting | SendStatus::Closed => {
             SendError::Closed { message }
         }
     })
+}
+
+/// Returns name and type of an agent; in debug builds also the messages that it has registered.
+fn describe_agent(cell: &dyn AnyAgentCell) -> String {
+    let name = cell
+        .label()
+        .map_or_else(|| cell.id().to_string(), |label| label.to_string());
+    let kind = cell.type_name();
+    if !cfg!(debug_assertions) {
+        return format!("{name} ({kind})");
+    }
+    match &*cell.message_names() {
+        [] => format!("{name} ({kind}, which handles nothing)"),
+        names => format!("{name} ({kind}, which handles {})", names.join(", ")),
+    }
 }
 
 /// Future that sends a message and waits for room in the mailbox. See [`AgentRef::tell`].

@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 
 use crate::agent::ops::{InlineEntry, InlineRequest};
 use crate::agent::{Agent, AgentId, AgentSnapshot};
-use crate::agent_cell::{AgentCell, AnyAgentCell, Control, InlineResult, SendStatus};
+use crate::agent_cell::{
+    AgentCell, AnyAgentCell, Control, InlineResult, SendStatus, short_type_name,
+};
 use crate::call::CallContext;
 use crate::mailbox::lane::{Envelope, MessageQueue};
 use crate::mailbox::queue::WaiterId;
@@ -478,12 +480,15 @@ pub enum SendError<M> {
         /// The message, unchanged.
         message: M,
     },
-    /// The agent has no handler for this type; the message is returned.
-    #[error("agent {agent} has no handler for {name}: send one of the messages that it describes")]
+    /// The agent has no handler for this type, or hasn't registered it; the message is returned.
+    #[error(
+        "agent {agent} has no handler for {name}: if it implements one, add `on.sync::<{message_type}>()`, or `exclusive` or `concurrent`, to its `handlers`; otherwise send one of the messages that it describes",
+        message_type = short_type_name::<M>()
+    )]
     NotHandled {
         /// The message, unchanged.
         message: M,
-        /// Name of the agent.
+        /// Name and type of the agent; in debug builds also the messages that it has registered.
         agent: String,
         /// Name of the message.
         name: &'static str,

@@ -1,0 +1,9 @@
+//! A message with a type parameter.
+
+use callboard_macros::Message;
+
+#[derive(Message)]
+#[message(local)]
+struct Add<T>(T);
+
+fn main() {}
