@@ -50,8 +50,6 @@ struct MembersOptions {
     state: Option<String>,
     #[arg(long = "as", hide = true)]
     agent: Option<String>,
-    #[arg(long, hide = true)]
-    key_env: Option<String>,
 }
 
 impl MembersOptions {
@@ -62,9 +60,8 @@ impl MembersOptions {
             topology,
             state,
             agent,
-            key_env,
         } = self;
-        [id, url, topology, state, agent, key_env]
+        [id, url, topology, state, agent]
             .into_iter()
             .any(Option::is_some)
     }
@@ -187,7 +184,7 @@ async fn served_agents(
 }
 
 /// Returns the URL of the MCP server at an address: its own path, or [`MCP_PATH`] if it has none.
-fn mcp_url(typed: &str) -> Result<String, CommandError> {
+pub(super) fn mcp_url(typed: &str) -> Result<String, CommandError> {
     let mut url: Url = typed.parse().map_err(|_| {
         CommandError::usage(format_args!(
             "{typed:?} is not a URL: write http://HOST:PORT"

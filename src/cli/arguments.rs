@@ -1,5 +1,6 @@
 //! Arguments that several commands have.
 
+use std::env::VarError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::CommandError;
-use crate::config::{SECONDS_PER_DAY, client_tls, resolve_ca};
+use crate::config::{SECONDS_PER_DAY, client_tls, resolve_ca, variable_for_message};
 
 /// Parses a duration: a whole number and `s`, `m`, `h` or `d` (seconds, minutes, hours, days).
 ///
@@ -52,16 +53,44 @@ pub(super) fn one_of_names<T: Clone + Send + Sync + 'static>(
 /// Environment variable with the key that is sent if no other credential is given.
 pub(super) const KEY_VARIABLE: &str = "CALLBOARD_KEY";
 
+/// Returns the key in the environment variable `name`, or without a name the one in a non-empty
+/// [`KEY_VARIABLE`], if `may_send_default` permits to send that.
+///
+/// # Errors
+/// Usage error if the variable `name` doesn't exist, is empty or isn't UTF-8. The name isn't repeated if
+/// it may be the key itself.
+pub(super) fn read_key(
+    name: Option<&str>,
+    may_send_default: impl FnOnce() -> bool,
+) -> Result<Option<SecretString>, CommandError> {
+    let key = std::env::var(name.unwrap_or(KEY_VARIABLE));
+    let why = match (name, key) {
+        (_, Ok(key)) if !key.is_empty() => {
+            let is_sent = name.is_some() || may_send_default();
+            return Ok(is_sent.then(|| SecretString::from(key)));
+        }
+        (None, _) => return Ok(None),
+        (Some(name), Ok(_)) => format!("the {} is empty", variable_for_message(name)),
+        (Some(name), Err(VarError::NotPresent)) => {
+            format!("there is no {}", variable_for_message(name))
+        }
+        (Some(name), Err(VarError::NotUnicode(_))) => {
+            format!("the {} isn't UTF-8", variable_for_message(name))
+        }
+    };
+    Err(CommandError::usage(why))
+}
+
 /// Headers and bearer token for requests to a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct CredentialArguments {
     /// A header for each HTTP request.
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// The variable that holds a bearer token. Without it and without a header `Authorization`, a key in
-    /// CALLBOARD_KEY is sent, to this machine only.
-    #[arg(long, value_name = "NAME")]
-    bearer_env: Option<String>,
+    /// Environment variable that holds your key or another bearer token. Without it and without a header
+    /// `Authorization`, a key in CALLBOARD_KEY is sent, to this machine only.
+    #[arg(long, alias = "bearer-env", value_name = "NAME")]
+    key_env: Option<String>,
     #[command(flatten)]
     authorities: AuthorityArguments,
 }
@@ -114,25 +143,18 @@ impl CredentialArguments {
     }
 
     /// Returns the bearer token for requests to `url` (`None` for a program's
-    /// pipes): that of `--bearer-env`, or else a non-empty
+    /// pipes): that of `--key-env`, or else a non-empty
     /// [`KEY_VARIABLE`], unless a header `Authorization` is given or the host is another machine,
     /// which may not be meant to learn the key.
     ///
     /// # Errors
-    /// Usage error if the variable of `--bearer-env` doesn't exist.
+    /// See [`read_key`].
     pub(super) fn bearer_token(
         &self,
         url: Option<&Url>,
     ) -> Result<Option<SecretString>, CommandError> {
-        let Some(name) = &self.bearer_env else {
-            let key = std::env::var(KEY_VARIABLE).ok();
-            return Ok(key
-                .filter(|key| !key.is_empty() && url.is_some_and(|url| self.sends_default_key(url)))
-                .map(SecretString::from));
-        };
-        let token = std::env::var(name);
-        token.map(|token| Some(token.into())).map_err(|_| {
-            CommandError::usage(format_args!("there is no environment variable {name}"))
+        read_key(self.key_env.as_deref(), || {
+            url.is_some_and(|url| self.sends_default_key(url))
         })
     }
 
@@ -180,7 +202,7 @@ mod tests {
         let sends = |url: &str, header: Option<&str>| {
             let arguments = CredentialArguments {
                 headers: header.into_iter().map(str::to_owned).collect(),
-                bearer_env: None,
+                key_env: None,
                 authorities: AuthorityArguments::default(),
             };
             arguments.sends_default_key(&url.parse().unwrap())

@@ -30,6 +30,7 @@ pub(super) async fn run(
         topology: file,
         json,
         connect,
+        strict,
     }: CheckArguments,
 ) -> CommandResult {
     let mut checked = Topology::check(&file)?;
@@ -46,14 +47,19 @@ pub(super) async fn run(
             .extend(unmatched_patterns(topology, &found));
         checked.problems.extend(unreachable);
     }
+    if strict {
+        let problems = checked.problems.iter_mut();
+        problems.for_each(|problem| problem.level = Severity::Error);
+    }
+    let is_accepted = checked.topology.is_some() && (!strict || checked.problems.is_empty());
     output::print_raw(match json {
-        true => as_json(&file, &checked, &found),
-        false => as_text(&file, &checked, &found),
+        true => as_json(&file, &checked, is_accepted, &found),
+        false => as_text(&file, &checked, is_accepted, &found),
     })?;
-    Ok(match checked.topology {
-        None => EXIT_USAGE,
-        Some(_) if found.iter().all(|found| found.result.is_ok()) => EXIT_ANSWERED,
-        Some(_) => EXIT_FAILED,
+    Ok(match is_accepted {
+        false => EXIT_USAGE,
+        true if found.iter().all(|found| found.result.is_ok()) => EXIT_ANSWERED,
+        true => EXIT_FAILED,
     })
 }
 
@@ -193,10 +199,15 @@ fn era_of(revision: &str) -> &'static str {
     }
 }
 
-fn as_json(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> String {
-    let ok = checked.topology.is_some();
-    let mut object =
-        json!({ "file": file.display().to_string(), "ok": ok, "problems": checked.problems });
+fn as_json(
+    file: &Path,
+    checked: &CheckReport,
+    is_accepted: bool,
+    found: &[UpstreamReport],
+) -> String {
+    let mut object = json!({
+        "file": file.display().to_string(), "ok": is_accepted, "problems": checked.problems,
+    });
     if !found.is_empty() {
         object["upstreams"] = found.iter().map(UpstreamReport::as_json).collect();
     }
@@ -204,7 +215,12 @@ fn as_json(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> Stri
 }
 
 /// Formats all problems with their source lines, then a summary and a line for each upstream.
-fn as_text(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> String {
+fn as_text(
+    file: &Path,
+    checked: &CheckReport,
+    is_accepted: bool,
+    found: &[UpstreamReport],
+) -> String {
     let renderer = if stdout().is_terminal() {
         Renderer::styled()
     } else {
@@ -224,6 +240,11 @@ fn as_text(file: &Path, checked: &CheckReport, found: &[UpstreamReport]) -> Stri
     };
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     out.push_str(&match &checked.topology {
+        Some(_) if !is_accepted => format!(
+            "{} can be used, but not with --strict: {}",
+            file.display(),
+            pluralize(errors, "warning")
+        ),
         Some(topology) => format!(
             "{} can be used: {}, {}, {}, {}{}",
             file.display(),

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use callboard_rpc::{KeyEntry, KeyOptions, KeyStore, format_expiry, parse_expiry};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::output::RowPrinter;
 use super::{CommandError, CommandResult, EXIT_ANSWERED, KeysAction, KeysArguments, output};
 use crate::config::Topology;
+
+/// Columns of the list.
+const KEY_COLUMNS: &str = "NAME\tSTATE\tSCOPES";
 
 /// Runs `callboard keys`.
 pub(super) fn run(
@@ -41,8 +45,10 @@ pub(super) fn run(
             print_key(&key, &new_name)?;
         }
         KeysAction::List => {
-            for key in KeyStore::load(file)?.list() {
-                output::print_line(key_row(key))?;
+            let keys = KeyStore::load(file)?;
+            let rows = RowPrinter::with_heading(false, KEY_COLUMNS)?;
+            for key in keys.list() {
+                rows.print_row(&key.name, || key_row(key))?;
             }
         }
         KeysAction::Revoke { name } => {

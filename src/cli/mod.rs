@@ -9,10 +9,14 @@ mod ask;
 mod audit;
 mod audit_follow;
 mod check;
+mod completions;
+mod connect;
 mod demo;
+mod doctor;
 mod eval;
 #[cfg(target_os = "linux")]
 mod exec_child;
+mod init;
 mod keys;
 mod mail;
 mod mcp;
@@ -21,6 +25,7 @@ mod output;
 mod policy;
 mod quotas;
 mod repl;
+mod schema;
 mod serve;
 mod store;
 mod tasks;
@@ -61,16 +66,31 @@ pub const EXIT_INPUT_REQUIRED: u8 = 5;
 /// Exit code of a question to the clinics: answered in part, for example because a clinic is down.
 pub const EXIT_PARTIAL: u8 = 5;
 
+/// Help about logs, which is shown once and not for each command.
+const LOG_HELP: &str = "Logs go to standard error and never contain messages. The default of --log is `warn` for `serve` and `stdio`, else `error`; CALLBOARD_LOG sets another.";
+
 /// An actor runtime for AI agents.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = LOG_HELP
+)]
 pub struct Arguments {
-    /// Log filter for standard error, for example `info` or `callboard_runtime=debug`. Logs never
-    /// contain messages. The default is `warn` for `serve` and `stdio`, else `error`.
-    #[arg(long, global = true, env = "CALLBOARD_LOG", value_name = "FILTER")]
+    /// Log filter for standard error, for example `info` or `callboard_runtime=debug`.
+    #[arg(
+        long,
+        global = true,
+        env = "CALLBOARD_LOG",
+        hide_env = true,
+        value_name = "FILTER",
+        display_order = 900
+    )]
     log: Option<String>,
     /// Write log lines as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     log_json: bool,
     #[command(subcommand)]
     command: CliCommand,
@@ -97,6 +117,20 @@ enum CliCommand {
     Serve(ServeArguments),
     /// Report all errors and warnings in a topology file. Exit code: 0 none or warnings only, 2 errors.
     Check(CheckArguments),
+    /// Write a first topology file, with the answers to three questions.
+    Init(init::InitArguments),
+    /// Check whether a node can run on this machine: file, addresses, keys, servers, store, clients. Exit code: 0 fine or
+    /// warnings, 2 usage, 4 errors.
+    Doctor(doctor::DoctorArguments),
+    /// Connect Claude Code, Claude Desktop, Codex, VS Code or Cursor: write callboard into its configuration file, or remove it.
+    Connect(connect::ConnectArguments),
+    /// Print the JSON Schema of topology files, for editors.
+    Schema,
+    /// Print the script with which a shell completes commands and options.
+    Completions(completions::CompletionsArguments),
+    /// Write a manual page for each command into a folder.
+    #[command(hide = true)]
+    Man(completions::ManArguments),
     /// Inspect a remote A2A agent, send it messages, and follow its tasks.
     #[command(subcommand)]
     A2a(a2a::A2aCommand),
@@ -157,7 +191,7 @@ struct ServeArguments {
     #[arg(long)]
     free_ports: bool,
     /// Open the console at this address, for example 127.0.0.1:9090, in place of the declared one.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::config::parse_socket_address)]
     console: Option<SocketAddr>,
     /// Stop when standard input closes, so that a child process does not outlive its parent.
     #[arg(long)]
@@ -176,6 +210,9 @@ struct CheckArguments {
     /// code 4 if one is unreachable.
     #[arg(long)]
     connect: bool,
+    /// Report warnings as errors, such as a missing program. Exit code 2 then.
+    #[arg(long)]
+    strict: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -294,6 +331,12 @@ async fn dispatch(command: CliCommand) -> CommandResult {
         CliCommand::Eval(command) => eval::run(command).await,
         CliCommand::Serve(arguments) => serve::run(arguments).await,
         CliCommand::Check(arguments) => check::run(arguments).await,
+        CliCommand::Init(arguments) => init::run(arguments).await,
+        CliCommand::Doctor(arguments) => doctor::run(arguments).await,
+        CliCommand::Connect(arguments) => connect::run(arguments),
+        CliCommand::Schema => schema::run(),
+        CliCommand::Completions(arguments) => completions::run(&arguments),
+        CliCommand::Man(arguments) => completions::run_man(&arguments),
         CliCommand::A2a(command) => a2a::run(command).await,
         CliCommand::Mcp(command) => mcp::run(command).await,
         CliCommand::Stdio(arguments) => serve::run_stdio(arguments).await,

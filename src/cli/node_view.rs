@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::address::Address;
-use super::arguments::{AuthorityArguments, KEY_VARIABLE};
+use super::arguments::{AuthorityArguments, read_key};
 use super::{CommandError, EXIT_BLOCKED, EXIT_USAGE, REFUSED_STATUSES};
 
 /// Address of a console if none is given.
@@ -65,20 +65,12 @@ impl ConsoleArguments {
     }
 
     fn key(&self, url: &Url) -> Result<Option<SecretString>, CommandError> {
-        let Some(name) = &self.key_env else {
-            let key = std::env::var(KEY_VARIABLE).ok();
-            let key = key.filter(|key| !key.is_empty() && is_loopback_host(url));
-            return Ok(key.map(SecretString::from));
-        };
-        if url.scheme() == "http" && !is_loopback_host(url) {
+        if self.key_env.is_some() && url.scheme() == "http" && !is_loopback_host(url) {
             return Err(CommandError::usage(
                 "a key isn't sent over plain HTTP to another machine: give the address as https://HOST:PORT",
             ));
         }
-        let key = std::env::var(name);
-        key.map(|key| Some(key.into())).map_err(|_| {
-            CommandError::usage(format_args!("there is no environment variable {name}"))
-        })
+        read_key(self.key_env.as_deref(), || is_loopback_host(url))
     }
 }
 

@@ -218,10 +218,9 @@ async fn serve_stdio_node(
         declared.contains(&id) || topology.servers.iter().any(|server| &*server.id == id)
     };
     if let Some(unknown) = wanted.iter().find(|id| !is_known(id)) {
-        return Err(ConfigError::UnknownAgent {
-            agent: unknown.clone(),
-        }
-        .into());
+        let servers = topology.servers.iter().map(|server| &*server.id);
+        let known = declared.iter().copied().chain(servers);
+        return Err(ConfigError::unknown_agent(unknown, known).into());
     }
     let ids = if wanted.is_empty() {
         declared

@@ -8,8 +8,13 @@ use callboard_runtime::{KvStore, PinnedTool, ToolVersion, approve_tool, pinned_t
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::output::RowPrinter;
 use super::store::StoreArguments;
 use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_FAILED, output};
+use crate::config::{Topology, closest_name, suggestion_suffix};
+
+/// Columns of the list.
+const TOOL_COLUMNS: &str = "TOOL\tSTATE";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ToolsCommand {
@@ -58,18 +63,39 @@ async fn list(arguments: ToolListArguments) -> CommandResult {
         store,
         json,
     } = arguments;
+    check_upstream(&upstream, &store)?;
     let tools = store
         .with_store(async |store| pinned_tools(&*store.notes(), &upstream).await)
         .await?;
+    let rows = RowPrinter::with_heading(json, TOOL_COLUMNS)?;
     for tool in tools {
-        match json {
-            true => output::print_json(&json!({
-                "tool": tool.name, "state": tool.state(), "approved": tool.approved, "offered": tool.offered,
-            }))?,
-            false => output::print_line(format_args!("{}\t{}", tool.name, tool.state()))?,
-        }
+        let object = json!({
+            "tool": tool.name, "state": tool.state(), "approved": tool.approved, "offered": tool.offered,
+        });
+        rows.print_row(&object, || format!("{}\t{}", tool.name, tool.state()))?;
     }
     Ok(EXIT_ANSWERED)
+}
+
+/// Reports an upstream that the topology file doesn't declare. With `--store` there is none to compare
+/// with.
+///
+/// # Errors
+/// Usage error, also if the file can't be used.
+fn check_upstream(upstream: &str, store: &StoreArguments) -> Result<(), CommandError> {
+    let Some(file) = store.topology_file() else {
+        return Ok(());
+    };
+    let topology = Topology::read(file)?;
+    let declared = || topology.upstreams.iter().map(|declared| &*declared.id);
+    if declared().any(|id| id == upstream) {
+        return Ok(());
+    }
+    let nearest = suggestion_suffix(closest_name(upstream, declared()));
+    Err(CommandError::file(
+        file,
+        format_args!("it declares no upstream {upstream}{nearest}"),
+    ))
 }
 
 async fn approve(arguments: ToolApproveArguments) -> CommandResult {
@@ -84,6 +110,7 @@ async fn approve(arguments: ToolApproveArguments) -> CommandResult {
             "there is no terminal to ask at: add --yes, after `callboard tools list`",
         ));
     }
+    check_upstream(&upstream, &store)?;
     store
         .with_store(async |store| {
             let store = store.notes();
@@ -105,8 +132,10 @@ async fn approve_each(
         .iter()
         .find(|name| tools.iter().all(|tool| tool.name != **name));
     if let Some(unknown) = unknown {
+        let names = tools.iter().map(|tool| &*tool.name);
+        let nearest = suggestion_suffix(closest_name(unknown, names));
         return Err(CommandError::usage(format!(
-            "{upstream} has listed no tool {unknown} since its tools are pinned"
+            "{upstream} has listed no tool {unknown} since its tools are pinned{nearest}"
         )));
     }
     let is_wanted = |tool: &&PinnedTool| wanted.is_empty() || wanted.contains(&tool.name);

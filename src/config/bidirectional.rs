@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callboard_message::DataClass;
 use callboard_models::{ModelConfig, RemoteModelConfig, ScriptedConfig};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -31,7 +32,7 @@ const MODEL_ID: &str = "claude";
 /// Tables of a bidirectional agent's file, in addition to keys at its top level.
 const SECTIONS: [&str; 6] = ["server", "client", "llm", "mode", "tools", "scripted"];
 /// Tables any of which makes a file without `[node]` a bidirectional agent's file.
-const MARKER_SECTIONS: [&str; 3] = ["mode", "llm", "client"];
+pub(super) const MARKER_SECTIONS: [&str; 3] = ["mode", "llm", "client"];
 /// Switches, allowed at the top level, in `[mode]` and in `[llm]`.
 const SWITCHES: [&str; 4] = [
     "experimental_clarification",
@@ -55,7 +56,7 @@ pub struct ReplDeclaration {
     pub target_url: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ServerSection {
     port: Option<u16>,
@@ -66,21 +67,22 @@ struct ServerSection {
     agent_description: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ClientSection {
     target_url: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct LlmSection {
+    #[schemars(with = "Option<String>")]
     claude_api_key: Option<SecretString>,
     system_prompt: Option<String>,
     model: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ModeSection {
     repl: Option<bool>,
@@ -88,7 +90,7 @@ struct ModeSection {
     prompt: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ToolsSection {
     enabled: Option<Vec<String>>,
@@ -96,7 +98,7 @@ struct ToolsSection {
     agent_directory_allow: Vec<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct SwitchesSection {
     experimental_clarification: bool,
@@ -117,6 +119,24 @@ pub(super) fn is_bidirectional(root: &ConfigTree) -> bool {
     let has = |name: &&str| root.get(name).is_some();
     let port = root.at_path(&["server", "port"]).is_some();
     !has(&"node") && !has(&"external_mcp") && (port || MARKER_SECTIONS.iter().any(has))
+}
+
+/// Returns the schema of each of [`SECTIONS`], with its name.
+pub(super) fn section_schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+    let schemas = [
+        ServerSection::json_schema(generator),
+        ClientSection::json_schema(generator),
+        LlmSection::json_schema(generator),
+        ModeSection::json_schema(generator),
+        ToolsSection::json_schema(generator),
+        ScriptedConfig::json_schema(generator),
+    ];
+    SECTIONS.into_iter().zip(schemas).collect()
+}
+
+/// Returns the schema of a table of the switches.
+pub(super) fn switches_schema(generator: &mut SchemaGenerator) -> Schema {
+    SwitchesSection::json_schema(generator)
 }
 
 /// Whether a bidirectional agent's file may have this key at its top level.

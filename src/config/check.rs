@@ -112,7 +112,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
                     continue;
                 };
                 let is_member = server.members.iter().any(|member| member == id);
-                if !is_member && self.names.is_known(id) {
+                if !is_member && self.names.agents.contains_key(id) {
                     self.problems.warning(
                         entry.tree.item_span("tools", at),
                         format!(
@@ -131,10 +131,16 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
         for entry in &self.sections.listeners {
             let (listener, tree) = (&entry.value, &entry.tree);
             let bind = listener.bind;
+            // Which keys fit depends on the protocol.
+            let protocol = tree.get("protocol");
+            let is_read = protocol.is_none_or(|protocol| !protocol.is_placeholder());
+            let of_keys = is_read.then(|| listener.key_errors(tree));
+            let of_keys = of_keys.into_iter().flatten();
             // A bidirectional agent's file has reported its address already.
-            let of_addresses = is_declared.then(|| listener.address_errors());
+            let is_checked = is_declared && is_access_read(tree);
+            let of_addresses = is_checked.then(|| listener.address_errors());
             let of_addresses = of_addresses.into_iter().flatten();
-            for (key, why) in listener.key_errors(tree).into_iter().chain(of_addresses) {
+            for (key, why) in of_keys.chain(of_addresses) {
                 if let Some(span) = tree.span_of(key) {
                     self.problems.error(
                         Some(span),
@@ -144,9 +150,11 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             }
             for (key, wanted) in listener.bind_addresses() {
                 if bound.iter().any(|other| addresses_conflict(*other, wanted)) {
-                    self.problems.error(
+                    let help = "give each a port of its own; port 0 picks a free one";
+                    self.problems.error_with(
                         tree.span_of(key),
                         format!("two listeners have the address {wanted}"),
+                        Some(help.to_owned()),
                     );
                 }
                 bound.push(wanted);
@@ -157,28 +165,31 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             self.check_auth(listener, tree);
             self.check_tls(listener, tree);
             self.check_room(listener);
-            let hosts = listener.hosts.iter().map(|host| {
-                AllowedHosts::default()
-                    .with_host(host)
-                    .err()
-                    .map(|e| e.to_string())
-            });
-            let origins = listener.origins.iter();
-            let origins = origins.map(|origin| {
-                AllowedOrigins::default()
-                    .with_origin(origin)
-                    .err()
-                    .map(|e| e.to_string())
-            });
-            let wrong = hosts.enumerate().map(|found| ("hosts", found));
-            for (key, (at, why)) in wrong.chain(origins.enumerate().map(|found| ("origins", found)))
-            {
-                if let Some(why) = why {
-                    self.problems.error(
-                        tree.item_span(key, at),
-                        format!("the listener on {bind}: {why}"),
-                    );
-                }
+            self.check_allowed_names(listener, tree);
+        }
+    }
+
+    /// Reports invalid `hosts` and `origins` of a listener.
+    fn check_allowed_names(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
+        let hosts = listener.hosts.iter().map(|host| {
+            AllowedHosts::default()
+                .with_host(host)
+                .err()
+                .map(|e| e.to_string())
+        });
+        let origins = listener.origins.iter().map(|origin| {
+            AllowedOrigins::default()
+                .with_origin(origin)
+                .err()
+                .map(|e| e.to_string())
+        });
+        let wrong = hosts.enumerate().map(|found| ("hosts", found));
+        for (key, (at, why)) in wrong.chain(origins.enumerate().map(|found| ("origins", found))) {
+            if let Some(why) = why {
+                self.problems.error(
+                    tree.item_span(key, at),
+                    format!("the listener on {}: {why}", listener.bind),
+                );
             }
         }
     }
@@ -224,16 +235,17 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             .map(|(at, id)| (id, tree.item_span("agents", at)));
         let mut seen = HashSet::new();
         for (id, span) in one.chain(several) {
-            if self.names.unreadable_ids.contains(&**id) {
-                continue;
-            }
             let served = self
                 .names
                 .agents
                 .keys()
                 .chain(self.names.servers.keys())
                 .copied();
-            if !served.clone().any(|known| known == id) {
+            let is_declared = served.clone().any(|known| known == id);
+            if !is_declared && self.names.is_unreadable(id) {
+                continue;
+            }
+            if !is_declared {
                 let message =
                     format!("the listener on {bind} is for agent {id}, which isn't declared");
                 self.problems
@@ -252,7 +264,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
         {
             if self.names.agents.is_empty()
                 && self.names.servers.is_empty()
-                && self.names.unreadable_ids.is_empty()
+                && !self.names.has_unreadable()
             {
                 let message =
                     format!("the listener on {bind}: the file declares no agent to serve");
@@ -297,6 +309,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
         }
         let is_in_front = listener.named_ids().any(leads_to_one);
         if is_in_front
+            && is_access_read(tree)
             && !listener.requires_credential()
             && listener.anonymous != Some(AnonymousAccess::Operator)
         {
@@ -351,7 +364,7 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
     /// Reports data about people that anybody beyond this machine could reach: agents of a higher
     /// data class than `internal` behind a listener that serves remote guests.
     fn check_guests(&mut self, listener: &ListenerDeclaration, tree: &ConfigTree) {
-        if !listener.may_serve_remote_guests() {
+        if !is_access_read(tree) || !listener.may_serve_remote_guests() {
             return;
         }
         let sections = self.sections;
@@ -442,6 +455,12 @@ impl<'a> ReferenceChecker<'a, '_, '_> {
             }
         }
     }
+}
+
+/// Whether none of the keys that say who may use a listener was reported.
+fn is_access_read(tree: &ConfigTree) -> bool {
+    let mut keys = ["keys", "auth", "tls", "anonymous"].into_iter();
+    keys.all(|key| tree.get(key).is_none_or(|value| !value.is_placeholder()))
 }
 
 fn unfit_id_message(bind: SocketAddr, id: &str) -> String {

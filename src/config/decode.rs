@@ -11,9 +11,10 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
+use super::advice::{key_advice, type_advice};
 use super::problem::{
     PROBLEMS_MAX, ProblemCollector, Severity, closest_name, describe_expected, describe_found,
-    known_names_help, suggestion,
+    describe_range, known_names_help, suggestion,
 };
 use super::tree::{ConfigTree, ConfigValue, PathStep, SpannedKey};
 
@@ -69,7 +70,7 @@ pub(super) fn decode_as<T: DeserializeOwned>(
                 meant.extend(place.map(|(table, key)| (table.to_vec(), key.to_owned())));
             }
         }
-        if !mistake.repair(tree) {
+        if !mistake.repair(tree, unknown) {
             return None;
         }
     }
@@ -95,6 +96,10 @@ enum TreeDecodeErrorKind {
         known: &'static [&'static str],
     },
     MissingKey(&'static str),
+    InvalidType {
+        expected: String,
+        found: &'static str,
+    },
     InvalidValue(String),
 }
 
@@ -137,7 +142,8 @@ impl TreeDecodeError {
         if at.is_placeholder() {
             return;
         }
-        let within = match self.path.iter().rev().find_map(|step| step.key_name()) {
+        let written_key = self.path.iter().rev().find_map(|step| step.key_name());
+        let within = match written_key {
             Some(name) if !matches!(self.kind, TreeDecodeErrorKind::UnknownKey { .. }) => {
                 format!("`{name}`")
             }
@@ -145,8 +151,9 @@ impl TreeDecodeError {
         };
         match &self.kind {
             TreeDecodeErrorKind::UnknownKey { name, known } => {
-                let help =
-                    suggestion(name, known.iter().copied()).or_else(|| known_names_help(known));
+                let help = key_advice(name, known)
+                    .or_else(|| suggestion(name, known.iter().copied()))
+                    .or_else(|| known_names_help(known));
                 problems.add(unknown, key, format!("{what} has no key `{name}`"), help);
             }
             TreeDecodeErrorKind::UnknownName { name, known } => {
@@ -160,6 +167,10 @@ impl TreeDecodeError {
             TreeDecodeErrorKind::MissingKey(name) => {
                 problems.error(Some(at.span.clone()), format!("{within} lacks `{name}`"));
             }
+            TreeDecodeErrorKind::InvalidType { expected, .. } => {
+                let help = written_key.and_then(|key| type_advice(key, expected, &at.value));
+                problems.error_with(Some(at.span.clone()), format!("{within}: {self}"), help);
+            }
             TreeDecodeErrorKind::InvalidValue(message) => {
                 problems.error(Some(at.span.clone()), format!("{within}: {message}"))
             }
@@ -167,26 +178,33 @@ impl TreeDecodeError {
     }
 
     /// Changes the tree so that this error can't occur again. Returns false if that is impossible.
-    fn repair(mut self, tree: &mut ConfigTree) -> bool {
+    /// A misspelt key becomes a placeholder under the name that was meant, unless unknown keys are
+    /// only warnings: then the value under that name counts.
+    fn repair(mut self, tree: &mut ConfigTree, unknown: Severity) -> bool {
         match self.kind {
-            TreeDecodeErrorKind::UnknownKey { .. } => return remove_at_path(tree, &self.path),
+            TreeDecodeErrorKind::UnknownKey { name, known } => {
+                let is_removed = remove_at_path(tree, &self.path);
+                self.path.pop();
+                let meant = closest_name(&name, known.iter().copied());
+                if let Some(meant) = meant.filter(|_| unknown == Severity::Error)
+                    && let Some(table) = value_at_path(tree, &self.path)
+                    && table.get(meant).is_none()
+                {
+                    insert_placeholder(table, meant);
+                }
+                return is_removed;
+            }
             TreeDecodeErrorKind::MissingKey(name) => {
                 let Some(table) = value_at_path(tree, &self.path) else {
                     return false;
                 };
-                if let ConfigValue::Table(members) = &mut table.value {
-                    let span = table.span.clone();
-                    members.push((
-                        SpannedKey {
-                            span: span.clone(),
-                            name: name.to_owned(),
-                        },
-                        ConfigTree::new(span, ConfigValue::Placeholder),
-                    ));
+                if insert_placeholder(table, name) {
                     return true;
                 }
             }
-            TreeDecodeErrorKind::UnknownName { .. } | TreeDecodeErrorKind::InvalidValue(_) => {
+            TreeDecodeErrorKind::UnknownName { .. }
+            | TreeDecodeErrorKind::InvalidType { .. }
+            | TreeDecodeErrorKind::InvalidValue(_) => {
                 let Some(wrong) = value_at_path(tree, &self.path) else {
                     return false;
                 };
@@ -222,6 +240,20 @@ fn value_at_path<'a>(tree: &'a mut ConfigTree, path: &[PathStep]) -> Option<&'a 
         .try_fold(tree, |tree, step| tree.child_mut(step))
 }
 
+/// Adds a placeholder to a table. Returns false if `table` is none.
+fn insert_placeholder(table: &mut ConfigTree, name: &str) -> bool {
+    let ConfigValue::Table(members) = &mut table.value else {
+        return false;
+    };
+    let key = SpannedKey {
+        span: table.span.clone(),
+        name: name.to_owned(),
+    };
+    let value = ConfigTree::new(table.span.clone(), ConfigValue::Placeholder);
+    members.push((key, value));
+    true
+}
+
 fn remove_at_path(tree: &mut ConfigTree, path: &[PathStep]) -> bool {
     let Some((last, before)) = path.split_last() else {
         return false;
@@ -235,6 +267,9 @@ impl fmt::Display for TreeDecodeError {
             TreeDecodeErrorKind::UnknownKey { name, .. } => write!(f, "unknown key `{name}`"),
             TreeDecodeErrorKind::UnknownName { name, .. } => write!(f, "unknown name `{name}`"),
             TreeDecodeErrorKind::MissingKey(name) => write!(f, "`{name}` is missing"),
+            TreeDecodeErrorKind::InvalidType { expected, found } => {
+                write!(f, "it must be {expected}, not {found}")
+            }
             TreeDecodeErrorKind::InvalidValue(message) => f.write_str(message),
         }
     }
@@ -249,25 +284,26 @@ impl de::Error for TreeDecodeError {
 
     // The value is left out: it may be a secret.
     fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::from_message(format!(
-            "it must be {}, not {}",
-            describe_expected(expected),
-            describe_found(&found)
-        ))
+        Self {
+            kind: TreeDecodeErrorKind::InvalidType {
+                expected: describe_expected(expected),
+                found: describe_found(&found),
+            },
+            path: Vec::new(),
+        }
     }
 
     fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        match found {
-            de::Unexpected::Signed(number) => Self::from_message(format!(
-                "it must be {}, not {number}",
-                describe_expected(expected)
-            )),
-            de::Unexpected::Unsigned(number) => Self::from_message(format!(
-                "it must be {}, not {number}",
-                describe_expected(expected)
-            )),
-            _ => Self::from_message(format!("it must be {}", describe_expected(expected))),
-        }
+        let number = match found {
+            de::Unexpected::Signed(number) => i128::from(number),
+            de::Unexpected::Unsigned(number) => i128::from(number),
+            _ => {
+                let expected = describe_expected(expected);
+                return Self::from_message(format!("it must be {expected}"));
+            }
+        };
+        let range = describe_range(expected, number);
+        Self::from_message(format!("it must be {range}, not {number}"))
     }
 
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {

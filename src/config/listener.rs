@@ -6,17 +6,18 @@ use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use callboard_runtime::PRINCIPAL_SHARE_PERCENT_DEFAULT;
+use schemars::JsonSchema;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use url::Host;
 
-use super::address::{NetworkRange, WebUrl};
+use super::address::{NetworkRange, WebUrl, optional_socket_address, socket_address};
 use super::listener_auth::AuthDeclaration;
 use super::tls::{CertificateClientDeclaration, ListenerTlsDeclaration};
 use super::tree::ConfigTree;
 
 /// A socket in front of agents (`[[listener]]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerDeclaration {
     /// Protocol of the listener.
@@ -24,6 +25,7 @@ pub struct ListenerDeclaration {
     /// Dialect of MCP. Required for MCP without the bare mode, and refused for other protocols.
     pub dialect: Option<ListenerDialect>,
     /// Address to listen on. Port 0 picks a free port.
+    #[serde(deserialize_with = "socket_address")]
     pub bind: SocketAddr,
     /// Id of the agent, upstream or virtual server to serve.
     pub agent: Option<String>,
@@ -78,6 +80,7 @@ pub struct ListenerDeclaration {
     /// listens on.
     pub public_url: Option<WebUrl>,
     /// Address for A2A over gRPC; port 0 picks a free one. Needs the feature `grpc`.
+    #[serde(default, deserialize_with = "optional_socket_address")]
     pub grpc_bind: Option<SocketAddr>,
     /// gRPC target (`host:port`) in agent cards. Default: the address that `grpc_bind` listens on.
     pub grpc_target: Option<String>,
@@ -119,7 +122,7 @@ pub struct ListenerDeclaration {
 }
 
 /// Provider of an agent, in its A2A card.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderDeclaration {
     /// Name of the organization.
@@ -129,7 +132,7 @@ pub struct ProviderDeclaration {
 }
 
 /// A transport outside the current MCP specification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CompatTransport {
     /// MCP over WebSocket.
@@ -606,7 +609,7 @@ pub enum ServedProtocol {
 }
 
 /// Protocol of a listener, as declared (`protocol`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenerProtocol {
     /// Model Context Protocol.
@@ -618,7 +621,7 @@ pub enum ListenerProtocol {
 }
 
 /// Dialect of MCP, as declared (`dialect`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenerDialect {
     /// MCP of both eras over streamable HTTP.
@@ -626,7 +629,8 @@ pub enum ListenerDialect {
 }
 
 /// Access of clients without a credential (`anonymous`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "serde_json::Value", extend("enum" = ["guest", "operator", false]))]
 pub enum AnonymousAccess {
     /// Served as an anonymous principal (`"guest"`).
     Guest,

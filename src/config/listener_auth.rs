@@ -8,6 +8,7 @@ use callboard_rpc::{
     ClaimNames, INTROSPECTING_ISSUERS_MAX, IntrospectionLimits, JwsAlgorithm, KeySource,
     TokenIntrospection, TokenIssuer, is_loopback_host, is_valid_scope,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -25,7 +26,7 @@ const INTROSPECTION_AGE_S_MAX: u64 = 300;
 const KEYS_OF_METADATA: &str = "metadata";
 
 /// Access tokens that a listener accepts (`[listener.auth]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthDeclaration {
     /// Origin under which clients reach the listener, such as `https://agents.example`, for its
@@ -37,7 +38,7 @@ pub struct AuthDeclaration {
 }
 
 /// An authorization server whose tokens are accepted (`[[listener.auth.issuer]]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerDeclaration {
     /// Short name, with which the ids of its principals begin: `NAME.ID`.
@@ -76,7 +77,7 @@ pub struct IssuerDeclaration {
 }
 
 /// Claims that become the principal (`[listener.auth.issuer.claims]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimsDeclaration {
     /// Claim with the id. Default: `sub`.
@@ -90,7 +91,8 @@ pub struct ClaimsDeclaration {
 }
 
 /// Place of an issuer's keys: its metadata, a URL, or a file.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(with = "String")]
 #[serde(try_from = "String")]
 pub enum KeySetPlace {
     /// The issuer's metadata name it.
@@ -124,7 +126,8 @@ impl TryFrom<String> for KeySetPlace {
 }
 
 /// Name of a signature algorithm, such as `ES256`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String", extend("enum" = JwsAlgorithm::ALL.map(JwsAlgorithm::name)))]
 pub struct AlgorithmName(pub JwsAlgorithm);
 
 impl<'de> Deserialize<'de> for AlgorithmName {

@@ -3,10 +3,17 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+
+use super::kinds::agent_schema;
 use super::problem::{ProblemCollector, Severity};
+use super::schema_parts::DeclarationSchema;
 use super::tls::resolve_ca;
 use super::tree::ConfigTree;
-use super::{AgentDeclaration, ParsedSections, decode_entries, kinds};
+use super::{
+    AgentDeclaration, ClinicEntry, ListenerDeclaration, ParsedSections, ServerDeclaration,
+    UpstreamDeclaration, decode_entries, kinds,
+};
 
 /// Decoder of a list section. Parameters: its tables, the folder of relative paths, the declarations
 /// decoded so far, and the collector of problems.
@@ -18,34 +25,38 @@ type ListReader = fn(Vec<ConfigTree>, &Path, &mut ParsedSections, &mut ProblemCo
 pub(super) struct ListSection {
     pub(super) name: &'static str,
     pub(super) read: ListReader,
+    /// Generator of the schema of one of its tables.
+    pub(super) schema: DeclarationSchema,
     /// Whether the ids of its tables are names in the directory of agents.
     pub(super) declares_agents: bool,
 }
 
 impl ListSection {
-    const fn of_agents(name: &'static str, read: ListReader) -> Self {
+    const fn of_agents(name: &'static str, read: ListReader, schema: DeclarationSchema) -> Self {
         Self {
             name,
             read,
+            schema,
             declares_agents: true,
         }
     }
 
-    const fn of_others(name: &'static str, read: ListReader) -> Self {
+    const fn of_others(name: &'static str, read: ListReader, schema: DeclarationSchema) -> Self {
         Self {
             name,
             read,
+            schema,
             declares_agents: false,
         }
     }
 }
 
 pub(super) const LIST_SECTIONS: &[ListSection] = &[
-    ListSection::of_agents("upstream", read_upstreams),
-    ListSection::of_agents("agent", read_agents),
-    ListSection::of_agents("server", read_servers),
-    ListSection::of_others("listener", read_listeners),
-    ListSection::of_others("clinic", read_clinics),
+    ListSection::of_agents("upstream", read_upstreams, UpstreamDeclaration::json_schema),
+    ListSection::of_agents("agent", read_agents, agent_schema),
+    ListSection::of_agents("server", read_servers, ServerDeclaration::json_schema),
+    ListSection::of_others("listener", read_listeners, ListenerDeclaration::json_schema),
+    ListSection::of_others("clinic", read_clinics, ClinicEntry::json_schema),
 ];
 
 fn read_upstreams(

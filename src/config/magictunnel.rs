@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::decode::decode_as;
@@ -15,9 +16,10 @@ pub(super) const NAME_DEFAULT: &str = "magictunnel";
 const BIND_DEFAULT: &str = "127.0.0.1:3001";
 
 /// Keys of the section that are neither the servers nor their routing.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ExternalSwitches {
+pub(super) struct ExternalSwitches {
+    /// Whether the servers are used.
     #[serde(default = "yes")]
     enabled: bool,
 }

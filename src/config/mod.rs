@@ -7,6 +7,7 @@
 //! only the first.
 
 mod address;
+mod advice;
 mod bidirectional;
 mod check;
 mod decode;
@@ -18,6 +19,8 @@ mod magictunnel;
 mod problem;
 mod read;
 mod renamed;
+mod schema;
+mod schema_parts;
 mod secret;
 mod sections;
 #[cfg(test)]
@@ -26,8 +29,6 @@ mod tls;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range as Span;
 use std::path::Path;
@@ -39,11 +40,14 @@ use callboard_guardrail::CustomRule;
 use callboard_message::DataClass;
 use decode::decode_as;
 use problem::ProblemCollector;
-use read::read_sections;
+use read::{read_sections, read_text};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tree::{ConfigTree, ConfigValue};
 
+#[cfg(feature = "cli")]
+pub(crate) use address::parse_socket_address;
 pub use address::{NetworkRange, WebUrl};
 pub use bidirectional::{
     BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT,
@@ -70,7 +74,12 @@ pub use listener_auth::{
     AlgorithmName, AuthDeclaration, ClaimsDeclaration, IssuerDeclaration, KeySetPlace,
 };
 pub(crate) use problem::closest_name;
+#[cfg(feature = "cli")]
+pub(crate) use problem::find_program;
 pub use problem::{ConfigError, ConfigProblem, PROBLEMS_MAX, Severity};
+#[cfg(feature = "cli")]
+pub(crate) use problem::{suggestion_suffix, variable_for_message};
+pub use schema::topology_schema;
 pub(crate) use secret::read_secret;
 use sections::SectionDeclaration;
 pub(crate) use sections::known_class;
@@ -414,26 +423,6 @@ fn is_yaml(path: &Path) -> bool {
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-fn read_text(path: &Path) -> Result<String, ConfigError> {
-    let read = |source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .map_err(read)?
-        .take(TOPOLOGY_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read)?;
-    if bytes.len() as u64 > TOPOLOGY_BYTES_MAX {
-        return Err(ConfigError::TooLarge {
-            path: path.to_owned(),
-        });
-    }
-    String::from_utf8(bytes)
-        .map_err(|error| read(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
-}
-
 fn parse_topology(
     text: &str,
     is_yaml: bool,
@@ -518,7 +507,7 @@ struct ParsedDeclaration<T> {
 }
 
 /// A virtual server (`[[server]]`): several agents and upstreams served as one agent.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerDeclaration {
     /// Unique name in the directory.
@@ -568,9 +557,11 @@ impl McpDescription {
     }
 }
 
-#[derive(Deserialize)]
+/// The node (`[node]`).
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NodeDeclaration {
+    /// Name of the node.
     name: String,
 }
 
@@ -589,6 +580,9 @@ struct ParsedSections {
     /// Ids of agents, upstreams and servers that failed to decode. References to them are not
     /// reported again.
     unreadable_ids: Vec<String>,
+    /// Whether a table that declares an agent has no readable id, or stands in a section of an unknown
+    /// name. Then any id may be the missing one.
+    has_unnamed: bool,
 }
 
 impl ParsedSections {
@@ -620,6 +614,8 @@ pub(crate) struct DeclaredNames<'a> {
     servers: HashMap<&'a str, &'a ServerDeclaration>,
     /// Ids whose declarations failed to decode.
     unreadable_ids: HashSet<&'a str>,
+    /// Whether any other id may be that of a declaration that failed to decode.
+    has_unnamed: bool,
     sections: &'a ParsedSections,
 }
 
@@ -631,6 +627,8 @@ impl<'a> DeclaredNames<'a> {
             agents: HashMap::new(),
             servers: HashMap::new(),
             unreadable_ids: unread,
+            // Without an error, no declaration failed to decode.
+            has_unnamed: sections.has_unnamed && problems.has_errors(),
             sections,
         };
         let mut is_new = |id: &str, tree: &ConfigTree, is_taken: bool| {
@@ -664,9 +662,20 @@ impl<'a> DeclaredNames<'a> {
         names
     }
 
-    /// Whether `id` is an agent or upstream, or belongs to a declaration that failed to decode.
+    /// Whether `id` is an agent or upstream, or may belong to a declaration that failed to decode.
     fn is_known(&self, id: &str) -> bool {
-        self.agents.contains_key(id) || self.unreadable_ids.contains(id)
+        self.agents.contains_key(id) || self.is_unreadable(id)
+    }
+
+    /// Whether an id that isn't declared may belong to a declaration that failed to decode. References
+    /// to it are not reported: the failure is their cause.
+    fn is_unreadable(&self, id: &str) -> bool {
+        self.has_unnamed || self.unreadable_ids.contains(id)
+    }
+
+    /// Whether a declaration failed to decode.
+    fn has_unreadable(&self) -> bool {
+        self.has_unnamed || !self.unreadable_ids.is_empty()
     }
 
     fn agent_of_kind<K: AgentDeclaration>(&self, id: &str) -> Option<&'a K> {
@@ -704,7 +713,7 @@ impl<'a> DeclaredNames<'a> {
         problems: &mut ProblemCollector<'_>,
     ) {
         let models: Vec<_> = models.collect();
-        if !self.unreadable_ids.contains(id) && !models.contains(&id) {
+        if !self.is_unreadable(id) && !models.contains(&id) {
             problems.unknown_name(span, format!("there is no model {id}"), id, models);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -253,10 +254,12 @@ pub enum ConfigError {
         problems: Vec<ConfigProblem>,
     },
     /// A requested agent isn't declared.
-    #[error("there is no agent {agent} in the topology")]
+    #[error("there is no agent {agent} in the topology{}", suggestion_suffix(.nearest.as_deref()))]
     UnknownAgent {
         /// Id that was requested.
         agent: String,
+        /// Most similar id that is declared; `None` if none is similar.
+        nearest: Option<String>,
     },
     /// No agent or upstream is declared.
     #[error("the topology declares no agent: add an [[agent]] or [[upstream]] section")]
@@ -278,6 +281,19 @@ impl ConfigError {
             problems,
         }
     }
+
+    /// Returns the error about an agent that isn't one of the `known` ones.
+    pub(crate) fn unknown_agent<'a>(agent: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::UnknownAgent {
+            agent: agent.to_owned(),
+            nearest: closest_name(agent, known).map(str::to_owned),
+        }
+    }
+}
+
+/// Returns the end of a message that suggests a name; empty without one.
+pub(crate) fn suggestion_suffix(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(": did you mean {name}?"))
 }
 
 /// Returns the first error and the number of others.
@@ -304,15 +320,32 @@ pub(super) fn describe_expected(expected: &dyn de::Expected) -> String {
     };
     match &*expected {
         "usize" => "a whole number, 0 at least".to_owned(),
-        "a string" => "a text".to_owned(),
+        "a string" | "path string" => "a text".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a table".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
         _ if is_type('u') => "a whole number, 0 at least".to_owned(),
         _ if is_type('i') => "a whole number".to_owned(),
         _ if expected.starts_with("a nonzero ") => "a whole number, 1 at least".to_owned(),
         _ if expected.starts_with("struct ") => "a table".to_owned(),
         _ => expected,
+    }
+}
+
+/// Describes the numbers of an expected type to which `number` doesn't belong: by their limit, if that
+/// is exceeded.
+pub(super) fn describe_range(expected: &dyn de::Expected, number: i128) -> String {
+    let written = expected.to_string();
+    let largest: Option<i128> = match written.strip_prefix("a nonzero ").unwrap_or(&written) {
+        "u8" => Some(u8::MAX.into()),
+        "u16" => Some(u16::MAX.into()),
+        "u32" => Some(u32::MAX.into()),
+        _ => None,
+    };
+    match largest.filter(|largest| number > *largest) {
+        Some(largest) => format!("a whole number, {largest} at most"),
+        None => describe_expected(expected),
     }
 }
 
@@ -329,12 +362,27 @@ pub(super) fn describe_found(found: &de::Unexpected<'_>) -> &'static str {
     }
 }
 
-/// Returns the path of a program found in `PATH`.
-pub(super) fn find_program(program: &str) -> Option<PathBuf> {
+/// Returns the path of a program found in `PATH`: of the first file that can be executed, or else of the first.
+pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    find_program_in(program, std::env::split_paths(&path))
+}
+
+fn find_program_in(program: &str, folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let files = folders.map(|folder| folder.join(program));
+    let mut files = files.filter(|file| file.is_file());
+    let first = files.next()?;
+    let executable = match is_executable(&first) {
+        true => None,
+        false => files.find(|file| is_executable(file)),
+    };
+    Some(executable.unwrap_or(first))
+}
+
+/// Returns whether somebody may execute a file.
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
 }
 
 /// Reports an error if a key file is named and missing.
@@ -356,9 +404,13 @@ pub(super) fn percent_error(key: &str, percent: Option<u8>) -> Option<String> {
 
 /// Formats a variable's name for a message. A text that is no valid name is omitted, because it may
 /// be the secret itself.
-pub(super) fn variable_for_message(name: &str) -> String {
+pub(crate) fn variable_for_message(name: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
+    // Names have one case. Keys in base64 have both, and some of them no other character.
+    let is_mixed = name.contains(|c: char| c.is_ascii_lowercase())
+        && name.contains(|c: char| c.is_ascii_uppercase());
+    let is_name = !name.is_empty() && name.len() <= 64 && name.chars().all(is_name);
+    match is_name && !is_mixed {
         true => format!("environment variable {name}"),
         false => "environment variable of that name (write the name of one, not what it holds)"
             .to_owned(),
@@ -367,7 +419,33 @@ pub(super) fn variable_for_message(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::variable_for_message;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{find_program_in, variable_for_message};
+
+    /// Goal: a program is found as the system finds it: a file that can't be executed doesn't hide one that can. Method: two folders
+    /// with files of both modes.
+    #[test]
+    fn programs_are_found() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str, mode: u32| {
+            let file = home.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            file
+        };
+        file("a/tool", 0o644);
+        let (tool, plain) = (file("b/tool", 0o755), file("a/plain", 0o644));
+        let search = |program: &str| {
+            let folders = ["a", "b", "none"].map(|folder| home.path().join(folder));
+            find_program_in(program, folders.into_iter())
+        };
+        assert_eq!(search("tool"), Some(tool));
+        assert_eq!(search("plain"), Some(plain));
+        assert_eq!(search("missing"), None);
+    }
 
     /// Goal: a secret in a name's place isn't repeated. Method: a name, and what can't be one.
     #[test]
@@ -376,7 +454,7 @@ mod tests {
             variable_for_message("OPENAI_API_KEY"),
             "environment variable OPENAI_API_KEY"
         );
-        for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
+        for secret in ["sk-proj-1234", "", "a b", "cbk_AAAAb1_", &"A".repeat(65)] {
             assert!(
                 !variable_for_message(secret).contains("sk-")
                     && !variable_for_message(secret).contains("AAAA"),

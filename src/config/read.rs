@@ -1,16 +1,41 @@
-//! Decoding of a topology's sections into declarations.
+//! Reading of a topology file, and decoding of its sections into declarations.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read};
 use std::path::Path;
 
-use super::lists::{self, LIST_SECTIONS};
-use super::problem::{ProblemCollector, Severity, suggestion};
+use super::lists::{self, LIST_SECTIONS, ListSection};
+use super::problem::{ProblemCollector, Severity, closest_name, suggestion};
 use super::sections::{self, SectionDeclaration};
 use super::tree::{self, ConfigTree, ConfigValue};
 use super::{
-    NodeDeclaration, ParsedDeclaration, ParsedSections, bidirectional, decode_table, magictunnel,
-    renamed,
+    ConfigError, NodeDeclaration, ParsedDeclaration, ParsedSections, TOPOLOGY_BYTES_MAX,
+    bidirectional, decode_table, magictunnel, renamed,
 };
+
+/// Returns the text of a topology file.
+///
+/// # Errors
+/// [`ConfigError::Read`] or [`ConfigError::TooLarge`].
+pub(super) fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let read = |source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .map_err(read)?
+        .take(TOPOLOGY_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read)?;
+    if bytes.len() as u64 > TOPOLOGY_BYTES_MAX {
+        return Err(ConfigError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    String::from_utf8(bytes).map_err(|error| read(Error::new(ErrorKind::InvalidData, error)))
+}
 
 /// Returns the ids written in tables that aren't decoded yet; a table without one is skipped.
 fn written_ids<'a>(
@@ -62,6 +87,7 @@ pub(super) fn read_sections(
     } else {
         None
     };
+    let is_misspelt = !is_other && has_misspelt_list(&root);
     let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
     let foreign = take("external_mcp").map(|tree| magictunnel::translate(tree, problems));
     let is_foreign = foreign.is_some();
@@ -80,6 +106,7 @@ pub(super) fn read_sections(
     let mut sections = ParsedSections {
         node_name: node_name.unwrap_or_default(),
         tables: read_tables(&mut take, foreign.tables, problems),
+        has_unnamed: is_misspelt || has_unnamed(&lists),
         ..ParsedSections::default()
     };
     for table in &mut sections.tables {
@@ -127,13 +154,7 @@ fn read_root(
     }
     renamed::rename_keys(&mut root, problems);
     let is_other = bidirectional::is_bidirectional(&root);
-    let lists = LIST_SECTIONS.iter().map(|section| section.name);
-    let tables = sections::SECTIONS.iter().map(|(name, _)| *name);
-    let known: Vec<_> = std::iter::once("node")
-        .chain(lists)
-        .chain(["external_mcp"])
-        .chain(tables)
-        .collect();
+    let known = section_names();
     let is_known =
         |name: &str| known.contains(&name) || is_other && bidirectional::is_known_section(name);
     let unknown: Vec<_> = root
@@ -160,6 +181,40 @@ fn read_root(
     Some((root, is_other))
 }
 
+/// Returns the names of all sections, as they are listed in messages.
+fn section_names() -> Vec<&'static str> {
+    let lists = LIST_SECTIONS.iter().map(|section| section.name);
+    let tables = sections::SECTIONS.iter().map(|(name, ..)| *name);
+    std::iter::once("node")
+        .chain(lists)
+        .chain(["external_mcp"])
+        .chain(tables)
+        .collect()
+}
+
+/// Whether an unknown section was probably meant to declare agents, such as `[[upstreams]]`.
+fn has_misspelt_list(root: &ConfigTree) -> bool {
+    let known = section_names();
+    let mut written = root.members().iter().map(|(key, _)| &*key.name);
+    written.any(|name| {
+        let meant = closest_name(name, known.iter().copied());
+        let mut lists = LIST_SECTIONS.iter();
+        !known.contains(&name)
+            && lists.any(|section| section.declares_agents && meant == Some(section.name))
+    })
+}
+
+/// Whether a section declares an agent whose id can't be read.
+fn has_unnamed(lists: &[(&ListSection, Option<ConfigTree>)]) -> bool {
+    let has_id = |item: &ConfigTree| item.get("id").is_some_and(|id| id.text().is_some());
+    let of_agents = lists.iter().filter(|(section, _)| section.declares_agents);
+    let mut written = of_agents.filter_map(|(_, tree)| tree.as_ref());
+    written.any(|tree| match &tree.value {
+        ConfigValue::List(items) => !items.iter().all(has_id),
+        _ => true,
+    })
+}
+
 /// Decodes the sections that are one table each. `foreign` are those of a foreign configuration, by
 /// name.
 fn read_tables(
@@ -168,7 +223,7 @@ fn read_tables(
     problems: &mut ProblemCollector<'_>,
 ) -> Vec<ParsedDeclaration<Box<dyn SectionDeclaration>>> {
     let mut tables = Vec::new();
-    for (name, read) in sections::SECTIONS {
+    for (name, read, _) in sections::SECTIONS {
         let theirs = foreign.remove(name);
         let ours = take(name);
         if let (Some(ours), Some(_)) = (&ours, &theirs) {
@@ -217,7 +272,9 @@ fn list_items(
             problems.error_with(
                 Some(tree.span),
                 format!("`{name}` must be a list"),
-                Some(format!("in TOML each begins with [[{name}]]")),
+                Some(format!(
+                    "in TOML each begins with [[{name}]], in YAML with a dash"
+                )),
             );
             Vec::new()
         }

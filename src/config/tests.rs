@@ -4,6 +4,7 @@ mod bidirectional;
 mod buffers;
 mod frozen;
 mod mail;
+mod mistakes;
 mod mutations;
 mod orchestrator;
 mod policy;

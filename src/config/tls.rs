@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use callboard_rpc::{CertificateClient, ClientTls, TlsFiles};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::address::WebUrl;
@@ -10,7 +11,7 @@ use super::problem::ProblemCollector;
 use super::tree::ConfigTree;
 
 /// TLS of a listener (`[listener.tls]`). Paths are relative to the topology file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerTlsDeclaration {
     /// PEM file with the certificate, followed by those of its issuers. Empty with `acme`.
@@ -32,7 +33,7 @@ pub struct ListenerTlsDeclaration {
 }
 
 /// Client that is known by a name of its certificate (`[[listener.tls.client]]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateClientDeclaration {
     /// DNS name of the certificate.
@@ -61,7 +62,7 @@ impl CertificateClientDeclaration {
 
 /// Certificate that an ACME authority issues (`[listener.tls.acme]`). Paths are relative to the topology
 /// file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcmeDeclaration {
     /// Host names of the certificate, at most [`ACME_DOMAINS_MAX`].

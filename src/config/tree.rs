@@ -109,6 +109,11 @@ impl ConfigTree {
             .map(|(_, value)| value)
     }
 
+    /// Whether the table has a value under `key`, other than one that was reported before.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| !value.is_placeholder())
+    }
+
     /// Removes a member of the table and returns its key and value; `None` if there is none, or
     /// this isn't a table.
     pub(super) fn take(&mut self, name: &str) -> Option<(SpannedKey, Self)> {
@@ -244,32 +249,69 @@ pub(super) fn parse_tree(
     problems: &mut ProblemCollector<'_>,
 ) -> Option<ConfigTree> {
     if is_yaml {
-        parse_yaml(text, problems)
+        return parse_yaml(text, problems);
+    }
+    // No TOML file begins with a brace.
+    let content = text.trim_start();
+    if content.starts_with('{') {
+        let at = text.len() - content.len();
+        let message = "this is JSON, and a topology is TOML or YAML";
+        problems.error_with(
+            Some(at..at + 1),
+            message,
+            Some(json_advice(text).to_owned()),
+        );
+        return None;
+    }
+    Some(parse_toml(text, problems))
+}
+
+/// Returns what to do with a JSON file: by the list of servers that MCP clients have in theirs.
+fn json_advice(text: &str) -> &'static str {
+    if text.contains("\"mcpServers\"") {
+        "write each server as [[upstream]] with `id = \"…\"`, and program and arguments as `command = [\"…\"]`"
     } else {
-        Some(parse_toml(text, problems))
+        "YAML includes JSON: give the file a name that ends in .yaml"
     }
 }
 
 fn parse_toml(text: &str, problems: &mut ProblemCollector<'_>) -> ConfigTree {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
-        problems.error(
+        problems.error_with(
             error.span().or(Some(0..text.len().min(1))),
             error.message().replace('\n', " "),
+            quotes_advice(error.message()),
         );
     }
     let span = table.span();
-    table_from_toml(table.into_inner(), span)
+    table_from_toml(table.into_inner(), span, problems)
 }
 
-fn table_from_toml(table: DeTable<'_>, span: Range<usize>) -> ConfigTree {
+/// Returns advice on an error of the TOML parser that stands for a text without quotes.
+fn quotes_advice(message: &str) -> Option<String> {
+    let errors = [
+        "string values must be quoted",
+        "invalid boolean",
+        "invalid float",
+    ];
+    let advice = "a text is written in quotes: \"…\"; only numbers, true and false have none";
+    let is_unquoted = errors.iter().any(|error| message.starts_with(error));
+    is_unquoted.then(|| advice.to_owned())
+}
+
+fn table_from_toml(
+    table: DeTable<'_>,
+    span: Range<usize>,
+    problems: &mut ProblemCollector<'_>,
+) -> ConfigTree {
     let member = |(key, value): (toml::Spanned<Cow<'_, str>>, toml::Spanned<DeValue<'_>>)| {
         let key = SpannedKey {
             span: key.span(),
             name: key.into_inner().into_owned(),
         };
         let span = value.span();
-        (key, value_from_toml(value.into_inner(), span))
+        (key, value_from_toml(value.into_inner(), span, problems))
     };
     let mut members: Vec<_> = table.into_iter().map(member).collect();
     // File order, so that problems are reported in that order.
@@ -277,12 +319,20 @@ fn table_from_toml(table: DeTable<'_>, span: Range<usize>) -> ConfigTree {
     ConfigTree::new(span, ConfigValue::Table(members))
 }
 
-fn value_from_toml(value: DeValue<'_>, span: Range<usize>) -> ConfigTree {
+fn value_from_toml(
+    value: DeValue<'_>,
+    span: Range<usize>,
+    problems: &mut ProblemCollector<'_>,
+) -> ConfigTree {
     let value = match value {
         DeValue::String(text) => ConfigValue::Text(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => ConfigValue::Integer(number),
-            Err(_) => ConfigValue::Text(number.as_str().to_owned()),
+            Err(_) => {
+                let help = format!("write one up to {}, or a text in quotes", i64::MAX);
+                problems.error_with(Some(span.clone()), "the number is too large", Some(help));
+                ConfigValue::Placeholder
+            }
         },
         DeValue::Float(number) => number
             .as_str()
@@ -293,11 +343,11 @@ fn value_from_toml(value: DeValue<'_>, span: Range<usize>) -> ConfigTree {
         DeValue::Array(items) => {
             let item = |item: toml::Spanned<DeValue<'_>>| {
                 let span = item.span();
-                value_from_toml(item.into_inner(), span)
+                value_from_toml(item.into_inner(), span, problems)
             };
             ConfigValue::List(items.into_iter().map(item).collect())
         }
-        DeValue::Table(table) => return table_from_toml(table, span),
+        DeValue::Table(table) => return table_from_toml(table, span, problems),
     };
     ConfigTree::new(span, value)
 }
@@ -393,7 +443,9 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
             Ok((event, span)) => (event, bytes(span)),
             Err(error) => {
                 let at = error.marker().index();
-                problems.error(Some(byte(at)..byte(at + 1)), error.info());
+                let help = tab_advice(text, error.marker().line());
+                let help = help.filter(|_| error.info().contains("tab"));
+                problems.error_with(Some(byte(at)..byte(at + 1)), error.info(), help);
                 return None;
             }
         };
@@ -436,6 +488,19 @@ fn parse_yaml(text: &str, problems: &mut ProblemCollector<'_>) -> Option<ConfigT
         }
     }
     Some(root.unwrap_or_else(ConfigTree::empty))
+}
+
+/// Returns advice on the first line that is indented with a tab, from the line of an error on (counted
+/// from 1); `None` if none is.
+fn tab_advice(text: &str, error_line: usize) -> Option<String> {
+    let is_indented = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    let mut lines = (1..)
+        .zip(text.lines())
+        .skip_while(|(at, _)| *at < error_line);
+    let (at, _) = lines.find(|(_, line)| is_indented(line))?;
+    Some(format!(
+        "indent with spaces: line {at} is indented with a tab"
+    ))
 }
 
 fn count_values(tree: &ConfigTree) -> usize {

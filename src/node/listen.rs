@@ -411,12 +411,7 @@ impl Node {
         let listening = open.addresses().first().cloned();
         self.listeners.push(open);
         self.publish_addresses(topology);
-        listening.ok_or_else(|| {
-            ConfigError::UnknownAgent {
-                agent: id.to_owned(),
-            }
-            .into()
-        })
+        listening.ok_or_else(|| ConfigError::unknown_agent(id, topology.servable_ids()).into())
     }
 
     /// Closes all listeners after their running requests, and tells the orchestrators of `topology`
@@ -436,12 +431,7 @@ impl Node {
     fn single_agent(&self, listener: &ListenerDeclaration) -> Result<AgentRef, NodeError> {
         let id = listener.agent.as_deref().unwrap_or_default();
         let agent = self.system.directory().get(id);
-        agent.ok_or_else(|| {
-            ConfigError::UnknownAgent {
-                agent: id.to_owned(),
-            }
-            .into()
-        })
+        agent.ok_or_else(|| ConfigError::unknown_agent(id, []).into())
     }
 
     fn serve_mail(

@@ -247,7 +247,7 @@ async fn messages_are_answered() {
             "(code -32602)",
         ),
         (
-            vec!["send", &*served.url, "hi", "--bearer-env", "NO_SUCH"],
+            vec!["send", &*served.url, "hi", "--key-env", "NO_SUCH"],
             2,
             "there is no environment variable NO_SUCH",
         ),

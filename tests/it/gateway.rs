@@ -350,16 +350,20 @@ async fn declared_descriptions_win() {
             json!("This agent provides healthcare information services."),
         )
     };
-    let told = async |url: &str| {
+    let in_both_eras = async |url: &str| {
         let legacy = hello(url).await["result"].clone();
         let (_, modern) = modern(url, "server/discover", json!({})).await;
         let modern = modern["result"].clone();
         let name = &modern["_meta"]["io.modelcontextprotocol/serverInfo"];
-        assert_eq!(
-            (name, &modern["instructions"]),
-            (&legacy["serverInfo"], &legacy["instructions"])
-        );
-        (legacy["serverInfo"].clone(), legacy["instructions"].clone())
+        [
+            (legacy["serverInfo"].clone(), legacy["instructions"].clone()),
+            (name.clone(), modern["instructions"].clone()),
+        ]
+    };
+    let told = async |url: &str| {
+        let [legacy, modern] = in_both_eras(url).await;
+        assert_eq!(legacy, modern);
+        legacy
     };
     let (mut running, listening) = started(&home, &text("1.0.0")).await;
     assert_eq!(told(&listening[0].1).await, declared("1.0.0"));
@@ -371,13 +375,13 @@ async fn declared_descriptions_win() {
         (&json!("Office"), json!("Ask."))
     );
     let listening = reloaded(&home, &mut running, &text("1.0.1")).await;
-    // A last connection may have reached the former server.
+    // Some connections may still reach the former server.
     let is_new = async || {
-        let info = &hello(&listening[0].1).await["result"]["serverInfo"];
-        (info["version"] == "1.0.1").then_some(())
+        let told = in_both_eras(&listening[0].1).await;
+        let new = declared("1.0.1");
+        told.iter().all(|told| *told == new).then_some(())
     };
     found("the new version", is_new).await;
-    assert_eq!(told(&listening[0].1).await, declared("1.0.1"));
     end(running, &home).await;
 
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",

@@ -166,6 +166,27 @@ async fn ends_of_commands() {
         (
             "ann",
             "",
+            &["mail", "send", "bobb,ann", "x"],
+            3,
+            "\nbobb: did you mean bob?\n",
+        ),
+        (
+            "ann",
+            "",
+            &["mail", "send", "zyx", "x"],
+            3,
+            "`callboard mail members` lists the members\n",
+        ),
+        (
+            "ann",
+            "",
+            &["mail", "send", "bob", "x", "--key-env", "NO_SUCH"],
+            2,
+            "there is no environment variable NO_SUCH",
+        ),
+        (
+            "ann",
+            "",
             &["mail", "send", "bob", "x", "--as", "bob"],
             3,
             "X-Agent-ID",

@@ -56,10 +56,25 @@ mod ask;
 mod audit_follow;
 // `callboard check`: every mistake of a topology, with its place.
 mod check;
+// What a new user gets wrong on the command line: a file, a name, a key.
+mod check_mistakes;
+// `callboard completions` and `man`: scripts of five shells, a page a command.
+mod completions;
+// `callboard connect`: entries in configuration files of applications, everything else left as it was.
+mod connect;
+// `callboard doctor`: each finding with its remedy.
+mod doctor;
+// `callboard init`: each kind of file passes the check and is served.
+mod init;
+// `callboard schema`: examples are valid, mistakes aren't, no key is missing.
+mod schema;
+// Modules of one folder don't need each other in circles, but for those that are listed.
 mod circles;
+// The pipeline of the clinics as an agent of a topology: over MCP and A2A, and in the audit.
 mod clinics_agent;
 // The script that starts the clinics and the one that tests them, as a new user runs them.
 mod clinics_scripts;
+// The shape of code: length of functions, dispatch that can be found, types in few files.
 mod code_shape;
 // Every operation of every protocol with every kind of credential; what is refused, and how.
 mod credential_matrix;

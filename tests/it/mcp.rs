@@ -132,7 +132,7 @@ async fn ends_have_codes() {
         ),
         (vec!["echo", "novalue"], 2, "write NAME=VALUE"),
         (
-            vec!["echo", "--bearer-env", "NO_SUCH"],
+            vec!["echo", "--key-env", "NO_SUCH"],
             2,
             "there is no environment variable NO_SUCH",
         ),
@@ -249,7 +249,7 @@ async fn credentials_stay_out_of_the_log() {
             &url,
             "--era",
             "legacy",
-            "--bearer-env",
+            "--key-env",
             "TOKEN",
             "--header",
             &header,

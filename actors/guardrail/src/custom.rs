@@ -1,5 +1,6 @@
 //! Rules that an operator adds to the built-in ones.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::normalize::normalize;
@@ -15,7 +16,7 @@ pub const CUSTOM_RULES_MAX: usize = 1_000;
 pub const CUSTOM_RULE_WEIGHT_MAX: u32 = 1_000;
 
 /// Rule added by an operator to the built-in ones. It applies to texts of every origin.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomRule {
     /// Id in the audit log: letters, digits, `.`, `_` and `-`.

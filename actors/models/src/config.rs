@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -11,7 +12,7 @@ use super::wire::WireFormat;
 
 /// Model declaration: provider and limits. It never contains an API key, only the name of the
 /// environment variable that holds it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(tag = "provider", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelConfig {
@@ -33,7 +34,7 @@ pub enum ModelConfig {
 }
 
 /// Configuration of a model behind an HTTP API.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteModelConfig {
     /// Model name at the provider; for Azure, the name of the deployment.
@@ -100,7 +101,7 @@ impl RemoteModelConfig {
 }
 
 /// OpenAI API to use: chat completions or responses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OpenaiApi {
     /// Chat completions, at `/chat/completions`.
@@ -112,7 +113,7 @@ pub enum OpenaiApi {
 }
 
 /// Scores of a model, each from 0 to 1, weighed against the priorities of a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelScores {
     /// Cost score; 1 is the cheapest.
@@ -124,7 +125,7 @@ pub struct ModelScores {
 }
 
 /// Token prices in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenPrices {
     /// Price of input tokens.
@@ -135,7 +136,7 @@ pub struct TokenPrices {
 
 /// Usage limits of a model. Limits that are left out don't apply, except `calls_max`, `tokens_max`
 /// and `answer_bytes_max`, which have defaults. Limits in dollars need [`TokenPrices`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelLimits {
     /// Maximum concurrent calls at the provider; 16 by default. Further calls wait. Set by
@@ -188,7 +189,7 @@ impl Default for ModelLimits {
 }
 
 /// Timeouts of requests to a provider. The deadline of the call applies as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelTimeouts {
     /// Time limit for the connection, in milliseconds; 10 s by default. After it the request is
@@ -214,7 +215,7 @@ impl Default for ModelTimeouts {
 }
 
 /// Retries after a rate limit (429), a server error (5xx) or a failed connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelRetries {
     /// Maximum retries after the first attempt; 2 by default. After them the call fails with the
@@ -240,7 +241,7 @@ impl Default for ModelRetries {
 }
 
 /// Configuration of a scripted model: fixed answers, for tests and trials without an API key.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedConfig {
     /// Model name that the answers state.
@@ -266,7 +267,7 @@ pub struct ScriptedConfig {
 }
 
 /// Answer of a scripted model.
-#[derive(derive_more::Debug, Clone, Default, Deserialize)]
+#[derive(derive_more::Debug, Clone, Default, Deserialize, JsonSchema)]
 // `Debug` omits the texts: a script may contain conversation data.
 #[debug("ScriptedAnswer({} bytes)", text.len())]
 #[serde(deny_unknown_fields, default)]
@@ -299,7 +300,7 @@ impl ScriptedAnswer {
 }
 
 /// Tool call in a scripted answer.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedTool {
     /// Name of the tool.
@@ -310,7 +311,7 @@ pub struct ScriptedTool {
 }
 
 /// Token usage of a scripted answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedUsage {
     /// Number of input tokens.
@@ -320,7 +321,7 @@ pub struct ScriptedUsage {
 }
 
 /// Configuration of the echo model, which answers with the last message.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EchoConfig {
     /// Model name that the answers state; `echo` by default.
@@ -342,7 +343,7 @@ impl Default for EchoConfig {
 }
 
 /// Configuration of a model pool: `kind = "models"` in a topology.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelPoolConfig {
     /// Names of the member models in the agent directory, the preferred first.

@@ -10,17 +10,16 @@ use std::time::Duration;
 use callboard_mail::MailClientError;
 use callboard_mail::client::{MailClient, MailStreamItem};
 use callboard_message::mail::{
-    BroadcastMessage, MAIL_BODY_BYTES_MAX, MemberId, OPERATOR_ID, Priority, SendMessage,
-    SendReceipt,
+    BroadcastMessage, GUARDIAN_ID, MAIL_BODY_BYTES_MAX, MemberId, OPERATOR_ID, Priority,
+    SendMessage, SendReceipt,
 };
 use clap::Subcommand;
-use secrecy::SecretString;
 use url::Url;
 
-use super::arguments::{AuthorityArguments, KEY_VARIABLE, parse_span};
+use super::arguments::{AuthorityArguments, parse_span, read_key};
 use super::output::{self, RowPrinter};
 use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED, wait_for_interrupt};
-use crate::config::{ServedProtocol, Topology};
+use crate::config::{ServedProtocol, Topology, closest_name};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MailCommand {
@@ -72,9 +71,9 @@ struct MailArguments {
     /// Your member id: the name of your key, or `guardian` for the Guardian's key.
     #[arg(long = "as", env = "CALLBOARD_AGENT", value_name = "ID")]
     agent: Option<String>,
-    /// Environment variable that holds your key.
-    #[arg(long, value_name = "NAME", default_value = KEY_VARIABLE)]
-    key_env: String,
+    /// Environment variable that holds your key. Without it, a key in CALLBOARD_KEY is sent.
+    #[arg(long, value_name = "NAME")]
+    key_env: Option<String>,
     #[command(flatten)]
     authorities: AuthorityArguments,
     /// Print JSON and nothing else, one object a line.
@@ -86,12 +85,11 @@ impl MailArguments {
     /// Returns a client for the listener. Sends nothing yet.
     ///
     /// # Errors
-    /// Usage error if the address or the member id is missing or invalid.
+    /// Usage error if the address or the member id is missing or invalid, or if the variable of the key
+    /// can't be used.
     fn mail_client(&self) -> Result<MailClient, CommandError> {
-        let key = std::env::var(&self.key_env)
-            .ok()
-            .filter(|key| !key.is_empty())
-            .map(SecretString::from);
+        // The address was given for this key, so it is sent to another machine too.
+        let key = read_key(self.key_env.as_deref(), || true)?;
         let id = match (&self.agent, &key) {
             (Some(id), _) => id,
             (None, None) => OPERATOR_ID,
@@ -181,7 +179,7 @@ pub(super) async fn run(command: MailCommand) -> CommandResult {
 async fn watch_events(WatchArguments { after, types, mail }: WatchArguments) -> CommandResult {
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let mut events = mail.mail_client()?.events(after, &types);
-    let rows = RowPrinter::without_heading(mail.json);
+    let rows = RowPrinter::with_heading(mail.json, read::EVENT_COLUMNS)?;
     let watching = async {
         events.ensure_connected().await?;
         loop {
@@ -282,7 +280,45 @@ async fn send(
         guidance,
         ..SendMessage::default()
     };
-    print_sent(&mail.mail_client()?.send(&message).await?, mail.json)
+    let client = mail.mail_client()?;
+    let sent = client.send(&message).await?;
+    let exit_code = print_sent(&sent, mail.json)?;
+    if !sent.success && !mail.json {
+        print_recipient_advice(&client, &message, mail.agent.as_deref()).await;
+    }
+    Ok(exit_code)
+}
+
+/// Prints for each recipient of a refused message that the mailroom doesn't show to the sender the most
+/// similar member that it shows, and how to list the members if there is none. Nothing is printed if it
+/// can't be asked: the refusal is told already.
+async fn print_recipient_advice(client: &MailClient, refused: &SendMessage, sender: Option<&str>) {
+    let Ok(status) = client.agents(None).await else {
+        return;
+    };
+    let ids = || status.agents.iter().map(|agent| &*agent.agent_id);
+    // The Guardian and the operator are no members, and exist in each mailroom.
+    let is_known = |id: &str| {
+        [GUARDIAN_ID, OPERATOR_ID]
+            .into_iter()
+            .chain(ids())
+            .any(|it| it == id)
+    };
+    let several = &refused.recipient_agent_ids;
+    let recipients = refused.recipient_agent_id.iter().chain(several);
+    let mut is_unlike = false;
+    for recipient in recipients.filter(|recipient| !is_known(recipient)) {
+        match closest_name(recipient, ids().filter(|id| Some(*id) != sender)) {
+            Some(id) if several.len() > 1 => {
+                output::print_note(format_args!("{recipient}: did you mean {id}?"))
+            }
+            Some(id) => output::print_note(format_args!("did you mean {id}?")),
+            None => is_unlike = true,
+        }
+    }
+    if is_unlike {
+        output::print_note("`callboard mail members` lists the members");
+    }
 }
 
 async fn broadcast(

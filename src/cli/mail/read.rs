@@ -255,6 +255,8 @@ async fn list_agent_log(
 const MESSAGE_COLUMNS: &str = "ID\tFROM\tSTATE\tSENT\tTEXT";
 /// Columns of the log.
 const LOG_COLUMNS: &str = "NUMBER\tSENDER\tRECIPIENT\tTYPE\tTIME\tTEXT";
+/// Columns of the events.
+pub(super) const EVENT_COLUMNS: &str = "NUMBER\tEVENT\tDETAILS";
 /// Columns of the list of members.
 const MEMBER_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tDELIVERY\tUNREAD\tROLE\tPHASE\tSEEN\tTROUBLE";
 /// Maximum characters of a table cell.

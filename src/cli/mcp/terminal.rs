@@ -196,7 +196,7 @@ fn no_responder() -> Failure {
 ///
 /// # Errors
 /// The answer to give instead: decline or cancel by command, cancel at the end of input.
-async fn read_typed_line(prompt: &str) -> Result<String, ElicitationAnswer> {
+pub(in crate::cli) async fn read_typed_line(prompt: &str) -> Result<String, ElicitationAnswer> {
     let prompt = strip_control_chars(prompt);
     let (sender, line) = oneshot::channel();
     std::thread::spawn(move || {

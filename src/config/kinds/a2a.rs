@@ -25,6 +25,7 @@ use callboard_rpc::{EgressPolicy, IpNetwork};
 use callboard_runtime::{AgentRef, System};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, RwLock};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
@@ -47,7 +48,7 @@ const PUSH_TOKEN_HEADER: &str = "X-A2A-Notification-Token";
 const API_KEY_HEADER_DEFAULT: &str = "X-API-Key";
 
 /// A remote agent that speaks A2A (`[[agent]] kind = "a2a"`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct A2aAgentDeclaration {
     /// Unique name in the directory, also used in policies and as prefix of tool names.
@@ -90,7 +91,7 @@ pub struct A2aAgentDeclaration {
 }
 
 /// Interface of an agent without a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceDeclaration {
     /// Protocol binding.
@@ -101,7 +102,7 @@ pub struct InterfaceDeclaration {
 }
 
 /// Protocol binding of A2A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum A2aBindingName {
     /// JSON-RPC.
@@ -112,7 +113,7 @@ pub enum A2aBindingName {
 }
 
 /// Version of A2A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum A2aVersionName {
     /// 1.0.
     #[serde(rename = "1.0")]
@@ -126,7 +127,7 @@ pub enum A2aVersionName {
 }
 
 /// OAuth 2 client credentials.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OauthDeclaration {
     /// Client id at the authorization server.

@@ -3,6 +3,7 @@
 use callboard_gateway::approvals::Approvals;
 use callboard_message::DataClass;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -12,7 +13,7 @@ use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
 
 /// Agent through which principals approve what rules with `effect = "approve"` hold back.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalsDeclaration {
     /// Unique name in the directory.

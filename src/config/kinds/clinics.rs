@@ -4,6 +4,7 @@
 use callboard_message::DataClass;
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, join_all};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::clinics_pipeline::{PipelineAgents, PipelineOptions};
@@ -17,7 +18,7 @@ use crate::config::tree::ConfigTree;
 const KIND: &str = "clinics";
 
 /// An agent that asks the clinics of the file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClinicsAgentDeclaration {
     /// Unique name in the directory.

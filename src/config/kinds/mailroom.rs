@@ -15,6 +15,7 @@ use callboard_rpc::KeyStore;
 use callboard_runtime::AgentRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::tmux::TmuxDeclaration;
@@ -31,7 +32,7 @@ use crate::config::{DeclaredNames, SECONDS_PER_DAY, Topology, personal};
 const RESERVED_IDS: [&str; 3] = [GUARDIAN_ID, OPERATOR_ID, SYSTEM_ID];
 
 /// A mailroom: durable messages between its members.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailroomDeclaration {
     /// Unique name in the directory.
@@ -54,7 +55,7 @@ pub struct MailroomDeclaration {
 }
 
 /// A member of a mailroom (`[[agent.member]]`).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailMemberDeclaration {
     /// Id of the member. Mail for an agent or upstream of this file is delivered to it; any other

@@ -12,6 +12,7 @@ mod model;
 mod orchestrator;
 mod patient_data;
 mod person;
+mod schema;
 mod tmux;
 mod upstream;
 mod webhook;
@@ -23,19 +24,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use callboard_clinics::access::HmcpAccess;
+use callboard_clinics::clinic::ClinicConfig;
+use callboard_clinics::hmcp::{EmrConfig, PatientDataConfig};
 use callboard_gateway::aggregate::{AggregateError, ToolFilter};
 use callboard_mailroom::MailroomError;
 use callboard_message::mail::DeliveryMethod;
 use callboard_message::{DataClass, TENANT_SCOPE_PREFIX};
+use callboard_models::{ModelConfig, ModelPoolConfig};
 use callboard_rpc::{KEY_SCOPE_BYTES_MAX, KeyError, is_valid_scope};
 use callboard_runtime::{Agent, AgentId, AgentRef, QuestionRouter, System};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::decode::decode;
 use super::problem::{ProblemCollector, known_names_help};
+use super::schema_parts::DeclarationSchema;
 use super::tree::ConfigTree;
 use super::{DESCRIPTION_KEY, DeclaredNames, ParsedDeclaration, Topology, require_table};
 
@@ -53,6 +59,7 @@ pub use orchestrator::{
     StructuredOutput,
 };
 pub use person::PersonDeclaration;
+pub(super) use schema::agent_schema;
 pub use tmux::{TmuxDeclaration, TmuxPane};
 pub use upstream::{
     McpEraName, SamplingDeclaration, UpstreamDeclaration, UpstreamError, UpstreamStart,
@@ -67,44 +74,92 @@ type AgentReader =
 
 /// Decoder of one agent kind.
 #[derive(Clone, Copy)]
-struct KindReader {
+pub(super) struct KindReader {
     read: AgentReader,
+    /// Generator of the schema of its table, without `kind` and, unless the declaration has them, `id` and
+    /// `description`.
+    pub(super) schema: DeclarationSchema,
     /// Whether `description` is used in agent cards only, so that a change of it restarts nothing.
-    is_described: bool,
+    pub(super) is_described: bool,
 }
 
 impl KindReader {
     /// Creates the entry of a kind whose `description` is used in agent cards only.
-    const fn described(read: AgentReader) -> Self {
+    const fn described(read: AgentReader, schema: DeclarationSchema) -> Self {
         Self {
             read,
+            schema,
             is_described: true,
         }
     }
 
     /// Creates the entry of a kind that has no `description`, or uses it itself.
-    const fn undescribed(read: AgentReader) -> Self {
+    const fn undescribed(read: AgentReader, schema: DeclarationSchema) -> Self {
         Self {
             read,
+            schema,
             is_described: false,
         }
     }
 }
 
-const AGENT_KINDS: &[(&str, KindReader)] = &[
-    ("clinic", KindReader::described(clinic::read)),
-    ("clinics", KindReader::described(clinics::read)),
-    ("model", KindReader::described(model::read)),
-    ("models", KindReader::described(model::read_pool)),
-    ("emr_writeback", KindReader::described(emr_writeback::read)),
-    ("patient_data", KindReader::described(patient_data::read)),
-    ("approvals", KindReader::described(approvals::read)),
-    ("a2a", KindReader::described(a2a::read)),
-    ("orchestrator", KindReader::undescribed(orchestrator::read)),
-    ("mailroom", KindReader::described(mailroom::read)),
-    ("person", KindReader::described(person::read)),
-    ("tmux", KindReader::undescribed(tmux::read)),
-    ("webhook", KindReader::undescribed(webhook::read)),
+/// Kinds of agents: name, and decoder.
+pub(super) const AGENT_KINDS: &[(&str, KindReader)] = &[
+    (
+        "clinic",
+        KindReader::described(clinic::read, ClinicConfig::json_schema),
+    ),
+    (
+        "clinics",
+        KindReader::described(clinics::read, clinics::ClinicsAgentDeclaration::json_schema),
+    ),
+    (
+        "model",
+        KindReader::described(model::read, ModelConfig::json_schema),
+    ),
+    (
+        "models",
+        KindReader::described(model::read_pool, ModelPoolConfig::json_schema),
+    ),
+    (
+        "emr_writeback",
+        KindReader::described(emr_writeback::read, EmrConfig::json_schema),
+    ),
+    (
+        "patient_data",
+        KindReader::described(patient_data::read, PatientDataConfig::json_schema),
+    ),
+    (
+        "approvals",
+        KindReader::described(
+            approvals::read,
+            approvals::ApprovalsDeclaration::json_schema,
+        ),
+    ),
+    (
+        "a2a",
+        KindReader::described(a2a::read, A2aAgentDeclaration::json_schema),
+    ),
+    (
+        "orchestrator",
+        KindReader::undescribed(orchestrator::read, OrchestratorDeclaration::json_schema),
+    ),
+    (
+        "mailroom",
+        KindReader::described(mailroom::read, MailroomDeclaration::json_schema),
+    ),
+    (
+        "person",
+        KindReader::described(person::read, PersonDeclaration::json_schema),
+    ),
+    (
+        "tmux",
+        KindReader::undescribed(tmux::read, TmuxDeclaration::json_schema),
+    ),
+    (
+        "webhook",
+        KindReader::undescribed(webhook::read, WebhookDeclaration::json_schema),
+    ),
 ];
 
 const AGENT_SECTION: &str = "[[agent]]";

@@ -8,6 +8,7 @@ use callboard_person::{
 };
 use callboard_rpc::{KEY_SCOPE_BYTES_MAX, is_valid_scope};
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -18,7 +19,7 @@ use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
 
 /// Agent that stands for a person, whose questions wait in the store.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersonDeclaration {
     /// Unique name in the directory. Whoever answers for the person needs the scope `person:ID`.

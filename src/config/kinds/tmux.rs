@@ -6,6 +6,7 @@ use callboard_mail::outbound::tmux::{
 use callboard_message::DataClass;
 use callboard_message::mail::DeliveryMethod;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -17,7 +18,7 @@ use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, yes};
 
 /// A program in a tmux pane. Mail is pasted into the pane.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TmuxDeclaration {
     /// Unique name in the directory.
@@ -36,7 +37,8 @@ pub struct TmuxDeclaration {
 }
 
 /// A pane, as `session:window.pane`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(with = "String")]
 #[serde(try_from = "String")]
 pub struct TmuxPane(PaneTarget);
 

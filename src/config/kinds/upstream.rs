@@ -20,6 +20,7 @@ use callboard_message::DataClass;
 use callboard_rpc::ClientTls;
 use callboard_runtime::{PinMode, QuestionRouter};
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -37,7 +38,7 @@ const PROGRAM_START_TIMEOUT: Duration = Duration::from_secs(120);
 const TLS_PAIR_MESSAGE: &str = "write `client_certificate` and `client_key`, or neither";
 
 /// An MCP server behind the bridge (`[[upstream]]`), served as an agent with this id.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamDeclaration {
     /// Unique name in the directory, also used in policies and as prefix of tool names.
@@ -57,6 +58,7 @@ pub struct UpstreamDeclaration {
     pub env_passthrough: Vec<String>,
     /// Environment variables of the program with their values.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
     /// Working directory of the program, relative to the topology file. Default: the file's folder.
     pub working_directory: Option<PathBuf>,
@@ -67,6 +69,7 @@ pub struct UpstreamDeclaration {
     pub bearer_env: Option<String>,
     /// HTTP headers of each request.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
     /// HTTP headers whose values are in the named environment variables.
     #[serde(default)]
@@ -151,7 +154,7 @@ pub struct UpstreamDeclaration {
 }
 
 /// Transport to an MCP server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamTransport {
     /// Standard streams of a child process.
@@ -166,7 +169,7 @@ pub enum UpstreamTransport {
 }
 
 /// Era of MCP to speak with a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum McpEraName {
     /// Detected at the first connection.
@@ -179,7 +182,7 @@ pub enum McpEraName {
 }
 
 /// Time of the first connection to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamStart {
     /// At the first call.
@@ -202,7 +205,7 @@ pub struct UpstreamError {
 }
 
 /// Limits of a server's sampling requests (`[upstream.sampling]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingDeclaration {
     /// Whether a person at the client must approve before anyone but the client answers.
@@ -397,6 +400,40 @@ impl UpstreamDeclaration {
         }
     }
 
+    /// Reports contradictions of `command`, `url` and `transport`, and keys that are for the other kind
+    /// of endpoint.
+    fn check_endpoint(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
+        if let Err(error) = self.endpoint()
+            && let Some(span) = tree.span_of(error.key)
+        {
+            problems.error(Some(span), format!("upstream {}: {}", self.id, error.why));
+        }
+        let is_child = !self.command.is_empty();
+        let for_programs = ["env_passthrough", "env", "working_directory"].map(|key| (key, true));
+        let for_urls = [
+            "bearer_env",
+            "headers",
+            "header_env",
+            "ca",
+            "client_certificate",
+            "client_key",
+        ]
+        .map(|key| (key, false));
+        for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
+            if tree.is_set(key) && is_child != wants_child && (is_child || self.url.is_some()) {
+                let whose = if wants_child {
+                    "a `command`"
+                } else {
+                    "a `url`"
+                };
+                problems.error(
+                    tree.key_span(key),
+                    format!("`{key}` is for upstreams with {whose}"),
+                );
+            }
+        }
+    }
+
     /// Reports keys for TLS without one another, or with a URL without TLS.
     fn check_tls(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
         let is_plain = self
@@ -406,16 +443,19 @@ impl UpstreamDeclaration {
         let for_tls = ["ca", "client_certificate", "client_key"];
         for key in for_tls
             .into_iter()
-            .filter(|key| is_plain && tree.get(key).is_some())
+            .filter(|key| is_plain && tree.is_set(key))
         {
             let why = "is for an https or wss URL: over this one everything is sent in the open";
             problems.error(tree.key_span(key), format!("`{key}` {why}"));
         }
-        let alone = match (&self.client_certificate, &self.client_key) {
-            (Some(_), None) => "client_certificate",
-            (None, Some(_)) => "client_key",
+        let (alone, other) = match (&self.client_certificate, &self.client_key) {
+            (Some(_), None) => ("client_certificate", "client_key"),
+            (None, Some(_)) => ("client_key", "client_certificate"),
             _ => return,
         };
+        if tree.get(other).is_some_and(ConfigTree::is_placeholder) {
+            return;
+        }
         problems.error(
             tree.key_span(alone),
             format!("`{alone}`: {TLS_PAIR_MESSAGE}"),
@@ -489,39 +529,12 @@ impl AgentDeclaration for UpstreamDeclaration {
     }
 
     fn check(&self, tree: &ConfigTree, _: &DeclaredNames<'_>, problems: &mut ProblemCollector<'_>) {
-        if let Err(error) = self.endpoint()
-            && let Some(span) = tree.span_of(error.key)
-        {
-            problems.error(Some(span), format!("upstream {}: {}", self.id, error.why));
+        // Without one of these, what is missing or doesn't fit would only follow from it.
+        let is_placeholder = |key| tree.get(key).is_some_and(ConfigTree::is_placeholder);
+        if !is_placeholder("command") && !is_placeholder("url") {
+            self.check_endpoint(tree, problems);
         }
         self.check_tls(tree, problems);
-        let is_child = !self.command.is_empty();
-        let for_programs = ["env_passthrough", "env", "working_directory"].map(|key| (key, true));
-        let for_urls = [
-            "bearer_env",
-            "headers",
-            "header_env",
-            "ca",
-            "client_certificate",
-            "client_key",
-        ]
-        .map(|key| (key, false));
-        for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
-            if tree.get(key).is_some()
-                && is_child != wants_child
-                && (is_child || self.url.is_some())
-            {
-                let whose = if wants_child {
-                    "a `command`"
-                } else {
-                    "a `url`"
-                };
-                problems.error(
-                    tree.key_span(key),
-                    format!("`{key}` is for upstreams with {whose}"),
-                );
-            }
-        }
         let headers = self
             .headers
             .iter()
@@ -618,14 +631,24 @@ impl AgentDeclaration for UpstreamDeclaration {
             false => find_program(program).is_some(),
         };
         if !found {
-            let place = if program.contains('/') {
-                ""
-            } else {
-                " in PATH"
+            let (place, help) = match program.contains('/') {
+                true => (
+                    "",
+                    "install it, or correct the path: without it the upstream can't start",
+                ),
+                false if program.contains(' ') => (
+                    " in PATH",
+                    "write program and arguments one by one, as in `command = [\"npx\", \"-y\", \"server\"]`",
+                ),
+                false => (
+                    " in PATH",
+                    "install it, or write its whole path: without it the upstream can't start",
+                ),
             };
-            problems.warning(
+            problems.warning_with(
                 tree.item_span("command", 0),
                 format!("there is no program {program}{place}"),
+                Some(help.to_owned()),
             );
         }
     }

@@ -7,6 +7,7 @@ use callboard_message::DataClass;
 use callboard_message::mail::DeliveryMethod;
 use callboard_rpc::EgressPolicy;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -21,7 +22,7 @@ use crate::config::tls::{check_ca_file, client_tls, resolve_ca};
 use crate::config::tree::ConfigTree;
 
 /// A remote program that receives its mail by HTTP POST.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookDeclaration {
     /// Unique name in the directory.

@@ -1,6 +1,7 @@
 //! Settings of the host that asks the clinics of the registry (`[clinics]`).
 
 use callboard_clinics::verifier::IdentityClass;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -9,7 +10,7 @@ use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, ModelDeclaration};
 
 /// Host of the clinics in the registry (`[clinics]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClinicsDeclaration {
     /// Id of the model that plans questions. Default: fixed rules plan them, without a model.

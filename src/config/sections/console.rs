@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
+use crate::config::address::socket_address;
 use crate::config::listener::{ListenerDeclaration, ListenerProtocol, addresses_conflict};
 use crate::config::problem::{ProblemCollector, check_key_file};
 use crate::config::tree::ConfigTree;
@@ -23,10 +25,11 @@ const CLIENTS_MESSAGE: &str =
     "the console asks for a key or token: leave `client` out, and write `keys` or `[console.auth]`";
 
 /// Console of a node (`[console]`): pages, JSON, metrics and health at an address of their own.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsoleDeclaration {
     /// Address to listen on; port 0 picks a free one. Default: `127.0.0.1:9090`.
+    #[serde(deserialize_with = "socket_address")]
     pub bind: SocketAddr,
     /// Key file, relative to the topology file. Without it and `auth`, the keys and tokens of the
     /// first listener that has some are asked for.

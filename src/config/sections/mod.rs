@@ -12,9 +12,11 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::problem::ProblemCollector;
+use super::schema_parts::DeclarationSchema;
 use super::tree::ConfigTree;
 use super::{DeclaredNames, ParsedDeclaration, decode_table};
 
@@ -34,13 +36,38 @@ type SectionReader = fn(
     &mut ProblemCollector<'_>,
 ) -> Option<ParsedDeclaration<Box<dyn SectionDeclaration>>>;
 
-pub(super) const SECTIONS: &[(&str, SectionReader)] = &[
-    ("store", read_section::<StoreDeclaration>),
-    ("policy", read_section::<PolicyDeclaration>),
-    ("routing", read_section::<RoutingDeclaration>),
-    ("clinics", read_section::<ClinicsDeclaration>),
-    ("console", read_section::<ConsoleDeclaration>),
-    ("telemetry", read_section::<TelemetryDeclaration>),
+/// Sections: name, decoder, and generator of the schema.
+pub(super) const SECTIONS: &[(&str, SectionReader, DeclarationSchema)] = &[
+    (
+        "store",
+        read_section::<StoreDeclaration>,
+        StoreDeclaration::json_schema,
+    ),
+    (
+        "policy",
+        read_section::<PolicyDeclaration>,
+        PolicyDeclaration::json_schema,
+    ),
+    (
+        "routing",
+        read_section::<RoutingDeclaration>,
+        RoutingDeclaration::json_schema,
+    ),
+    (
+        "clinics",
+        read_section::<ClinicsDeclaration>,
+        ClinicsDeclaration::json_schema,
+    ),
+    (
+        "console",
+        read_section::<ConsoleDeclaration>,
+        ConsoleDeclaration::json_schema,
+    ),
+    (
+        "telemetry",
+        read_section::<TelemetryDeclaration>,
+        TelemetryDeclaration::json_schema,
+    ),
 ];
 
 /// Declaration of a section.

@@ -8,6 +8,7 @@ use callboard_guardrail::{CustomRule, RuleSet};
 use callboard_message::DataClass;
 use callboard_rpc::BufferLimits;
 use callboard_runtime::{AccessRule, AccessRules, DataClassLookup, Quota};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -18,7 +19,7 @@ use crate::config::{
 };
 
 /// Policies for all messages that cross a boundary (`[policy]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyDeclaration {
     /// Whether the guardrail screens messages at boundaries.
@@ -124,7 +125,7 @@ fn check_quotas(
             problems.warning(tree.span_at_path(&path), why);
         }
         let mut models = quota.models.iter().filter(is_plain);
-        if let Some(unknown) = models.find(|name| !is_model(name)) {
+        if let Some(unknown) = models.find(|name| !is_model(name) && !names.is_unreadable(name)) {
             let path = ["quotas", &at.to_string(), "models"];
             let why = format!(
                 "the quota `{}`: no model is called {unknown}, so this entry has no effect (a pool counts at its members)",

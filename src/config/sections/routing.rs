@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use callboard_gateway::question_router::{AnswerRouting, AnswerStrategy, Answerer};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -11,7 +12,7 @@ use crate::config::tree::ConfigTree;
 use crate::config::{DeclaredNames, ModelDeclaration, UpstreamDeclaration};
 
 /// Routing of upstreams' questions (`[routing]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingDeclaration {
     /// Routing of sampling requests, which a model answers.
@@ -55,7 +56,7 @@ impl RoutingChecker<'_, '_, '_, '_> {
         tree: &ConfigTree,
         is_for_people: bool,
     ) {
-        let has_models = !self.names.unreadable_ids.is_empty()
+        let has_models = self.names.has_unreadable()
             || self
                 .names
                 .agents_of_kind::<ModelDeclaration>()
@@ -86,10 +87,7 @@ impl RoutingChecker<'_, '_, '_, '_> {
         let names = tree.get("server_strategies");
         let mut ids: Vec<_> = routing.server_strategies.keys().collect();
         ids.sort_unstable();
-        for id in ids
-            .into_iter()
-            .filter(|id| !self.names.unreadable_ids.contains(&***id))
-        {
+        for id in ids.into_iter().filter(|id| !self.names.is_unreadable(id)) {
             let Some(upstream) = self.names.agent_of_kind::<UpstreamDeclaration>(id) else {
                 let span = names.and_then(|names| names.key_span(id));
                 self.problems.unknown_name(
@@ -124,8 +122,7 @@ impl RoutingChecker<'_, '_, '_, '_> {
             }
             match answerer {
                 Answerer::Client => {}
-                Answerer::Server(id) | Answerer::Model(id)
-                    if self.names.unreadable_ids.contains(&**id) => {}
+                Answerer::Server(id) | Answerer::Model(id) if self.names.is_unreadable(id) => {}
                 _ if is_for_people => self.problems.error(
                     span,
                     format!("{PEOPLE_ONLY_MESSAGE}: its order can only be [\"client\"]"),

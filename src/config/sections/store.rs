@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use callboard_store::{Retention, StoreError, StoreOptions, WRITER_NAME_BYTES_MAX};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -22,7 +23,7 @@ const AUDIT_KEY_DEFAULT: &str = "audit.key";
 const MIB: u64 = 1024 * 1024;
 
 /// A node's store (`[store]`). Default: a SQLite file in the state directory.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreDeclaration {
     /// Location of the store: `sqlite:FILE` (relative to the state directory),
@@ -57,7 +58,7 @@ pub struct StoreDeclaration {
 }
 
 /// Messages recorded in a node's audit (`[store] audit`), in addition to entries of its agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditScope {
     /// Every message, reply and question that crosses a boundary, and all that `Decisions` records.
@@ -72,7 +73,7 @@ pub enum AuditScope {
 
 /// Retention of completed records in days (`[store.retention]`). 0 deletes a record at the next
 /// cleanup.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionDeclaration {
     /// Retention of tasks, from their end. Default: 7.
@@ -214,14 +215,14 @@ impl SectionDeclaration for StoreDeclaration {
             "audit_key_new",
             "retention",
         ] {
-            if is_in_memory && tree.get(key).is_some() {
+            if is_in_memory && tree.is_set(key) {
                 problems.error(
                     tree.key_span(key),
                     format!("`{key}` has no effect: a store in memory ends with the node"),
                 );
             }
         }
-        if tree.get("password_env").is_some() && (is_in_memory || self.is_file()) {
+        if tree.is_set("password_env") && (is_in_memory || self.is_file()) {
             problems.error(
                 tree.key_span("password_env"),
                 "`password_env` is for a store in Postgres",

@@ -1,5 +1,6 @@
 //! Export of traces and metrics over OpenTelemetry's protocol (`[telemetry]`).
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::SectionDeclaration;
@@ -12,7 +13,7 @@ use crate::config::{DeclaredNames, WebUrl};
 const SERVICE_NAME_BYTES_MAX: usize = 256;
 
 /// Export of traces and metrics over OTLP (`[telemetry]`). The standard variables `OTEL_*` override it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryDeclaration {
     /// Base URL of an OTLP/HTTP receiver, such as `http://127.0.0.1:4318`. Traces go to `/v1/traces` below

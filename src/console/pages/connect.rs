@@ -1,13 +1,10 @@
 //! Page with the settings that connect clients to the node.
 
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::elements::empty;
 use super::frame::{PageFrame, page};
-
-/// Environment variable that holds the key in the snippets.
-const KEY_VARIABLE: &str = "CALLBOARD_KEY";
+use crate::client_config::{ClientApp, KEY_VARIABLE, KeySource, ServerSettings, key_input};
 
 /// MCP endpoint that clients can connect to.
 pub(crate) struct ConnectTarget {
@@ -65,93 +62,27 @@ fn card(snippet: &Snippet, id: &str, target: &str) -> Markup {
 }
 
 fn snippets(target: &ConnectTarget) -> [Snippet; 5] {
-    let ConnectTarget {
-        name,
-        url,
-        needs_key,
-    } = target;
-    // Each client has a notation of its own for variables of the environment.
-    let server = |kind: Option<&str>, key: &str| {
-        let mut server = json!({ "url": url });
-        if let Some(kind) = kind {
-            server["type"] = kind.into();
+    let input = key_input(&target.name);
+    let key = target.needs_key.then_some(KeySource {
+        variable: KEY_VARIABLE,
+        input: Some(&input),
+    });
+    ClientApp::ALL.map(|app| Snippet {
+        client: app.label(),
+        place: place(app),
+        text: ServerSettings::remote(app, &target.name, &target.url, key).to_string(),
+    })
+}
+
+/// Returns the file or place where the settings of an application belong.
+fn place(app: ClientApp) -> &'static str {
+    match app {
+        ClientApp::ClaudeCode => ".mcp.json in the project",
+        ClientApp::ClaudeDesktop => {
+            "claude_desktop_config.json (Settings, Developer, Edit Config); needs Node.js; write the key in place of …"
         }
-        if *needs_key {
-            server["headers"] = json!({ "Authorization": format!("Bearer {key}") });
-        }
-        server
-    };
-    let servers = |server: Value| json!({ "mcpServers": { name: server } });
-    let claude = servers(server(Some("http"), &format!("${{{KEY_VARIABLE}}}")));
-    let cursor = servers(server(None, &format!("${{env:{KEY_VARIABLE}}}")));
-    [
-        Snippet {
-            client: "Claude Code",
-            place: ".mcp.json in the project",
-            text: format!("{claude:#}"),
-        },
-        Snippet {
-            client: "Claude Desktop",
-            place: "claude_desktop_config.json (Settings, Developer, Edit Config); needs Node.js; write the key in place of …",
-            text: format!("{:#}", servers(claude_desktop(target))),
-        },
-        Snippet {
-            client: "Codex",
-            place: "~/.codex/config.toml",
-            text: codex(target),
-        },
-        Snippet {
-            client: "VS Code",
-            place: ".vscode/mcp.json in the project; it asks for the key once",
-            text: format!(
-                "{:#}",
-                vs_code(target, server(Some("http"), "${input:callboard-key}"))
-            ),
-        },
-        Snippet {
-            client: "Cursor",
-            place: ".cursor/mcp.json in the project",
-            text: format!("{cursor:#}"),
-        },
-    ]
-}
-
-/// Returns a server that Claude Desktop starts, because its file takes no addresses. The program mcp-remote puts the
-/// value of the variable into the header.
-fn claude_desktop(target: &ConnectTarget) -> Value {
-    let mut arguments = vec!["-y".to_owned(), "mcp-remote".to_owned(), target.url.clone()];
-    if target.url.starts_with("http://") {
-        arguments.push("--allow-http".to_owned());
+        ClientApp::Codex => "~/.codex/config.toml",
+        ClientApp::VsCode => ".vscode/mcp.json in the project; it asks for the key once",
+        ClientApp::Cursor => ".cursor/mcp.json in the project",
     }
-    if !target.needs_key {
-        return json!({ "command": "npx", "args": arguments });
-    }
-    arguments.push("--header".to_owned());
-    arguments.push(format!("Authorization: Bearer ${{{KEY_VARIABLE}}}"));
-    // The client passes on no other variables than those in its file.
-    json!({ "command": "npx", "args": arguments, "env": { KEY_VARIABLE: "…" } })
-}
-
-fn codex(target: &ConnectTarget) -> String {
-    let quoted = |text: &str| Value::from(text).to_string();
-    let mut text = format!(
-        "[mcp_servers.{}]\nurl = {}\n",
-        quoted(&target.name),
-        quoted(&target.url)
-    );
-    if target.needs_key {
-        text += &format!("bearer_token_env_var = \"{KEY_VARIABLE}\"\n");
-    }
-    text
-}
-
-fn vs_code(target: &ConnectTarget, server: Value) -> Value {
-    let name = &target.name;
-    let mut settings = json!({ "servers": { name: server } });
-    if target.needs_key {
-        settings["inputs"] = json!([{
-            "type": "promptString", "id": "callboard-key", "description": "Key for callboard", "password": true,
-        }]);
-    }
-    settings
 }

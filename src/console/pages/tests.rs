@@ -517,7 +517,7 @@ fn snippets_name_a_variable() {
     for text in [
         "Bearer ${CALLBOARD_KEY}",
         "Bearer ${env:CALLBOARD_KEY}",
-        "Bearer ${input:callboard-key}",
+        "Bearer ${input:desk-key}",
         "bearer_token_env_var = &quot;CALLBOARD_KEY&quot;",
         "[mcp_servers.&quot;desk&quot;]",
     ] {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::messages::{FieldClass, PatientField};
@@ -12,7 +13,7 @@ pub const PURPOSE_DEFAULT: &str = "treatment";
 
 /// Configuration of a clinic agent in the topology. The reader of the topology must have resolved
 /// relative paths already.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClinicConfig {
     /// Agent id, for example `clinic_a`. It is stored in the database and must not change
@@ -34,6 +35,7 @@ pub struct ClinicConfig {
     /// Sensitivity class of each field. A field without an entry has
     /// [`PatientField::class_default`]. Patient id and condition can't be `identifying`.
     #[serde(default)]
+    #[schemars(extend("propertyNames" = { "enum": PatientField::ALL }))]
     pub classes: BTreeMap<PatientField, FieldClass>,
     /// Tenant whose principals are served, besides the local operator; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

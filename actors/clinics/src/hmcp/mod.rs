@@ -30,6 +30,7 @@ use callboard_message::{
 use callboard_runtime::{
     Agent, AgentProfile, AgentRef, AuditEntry, ConcurrentHandler, Context, Handlers,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -317,7 +318,7 @@ impl<D: HmcpHandler> GuardedAgent<D> {
 }
 
 /// Configuration of an EMR write-back agent in the topology (`kind = "emr_writeback"`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmrConfig {
     /// Agent id.
@@ -336,7 +337,7 @@ pub struct EmrConfig {
 }
 
 /// Configuration of a patient-data agent in the topology (`kind = "patient_data"`).
-#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 // Names of patients are never printed.
 #[debug("PatientDataConfig({}, {} patients)", id, patients.len())]
 #[serde(deny_unknown_fields)]
@@ -354,7 +355,7 @@ pub struct PatientDataConfig {
 }
 
 /// Patient in the configuration of a patient-data agent: name and identifier.
-#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("PatientEntry(..)")]
 #[serde(deny_unknown_fields)]
 pub struct PatientEntry {

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use callboard_message::text::{fold, normalize};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Maximum number of clinics in a registry. A host file with more is rejected. Fixed.
@@ -14,7 +15,7 @@ pub const WORDS_PER_CLINIC_MAX: usize = 1_024;
 pub const NAME_CHARS_MAX: usize = 80;
 
 /// Clinic in the registry, as the host file declares it (`[[clinic]]`).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClinicEntry {
     /// Id of the clinic in plans and in the agent directory: letters, digits, `_`, `-`, `.`.

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_runtime::{Agent, AgentRef, PRINCIPAL_SHARE_PERCENT_DEFAULT, System};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use calls::CallRouter;
@@ -267,7 +268,7 @@ impl AggregateMember {
 }
 
 /// Selection and renaming of a member's tools. A tool that isn't shown can't be called either.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolFilter {
     /// Patterns ([`callboard_runtime::NamePatterns`]) of the original names of tools to show.
@@ -357,7 +358,7 @@ impl Default for AggregateOptions {
 }
 
 /// Rule by which tools and prompts get the name of their member as prefix (`member__name`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefixMode {
     /// Prefixes a message type that several members have, and every item of a list that a member
@@ -373,7 +374,7 @@ pub enum PrefixMode {
 }
 
 /// Separator between a member's name and the original name of its tool or prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 pub enum NameSeparator {
     /// Full stop: `member.name`. Several clients and models reject such names.
     #[serde(rename = ".")]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Default maximum questions of one server in one call. Further ones are rejected with
@@ -51,7 +52,7 @@ pub struct QuestionRouterOptions {
 }
 
 /// Routing of one kind of question: strategy, order of answerers and time limit.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnswerRouting {
     /// Strategy for servers that have none in `server_strategies`.
@@ -95,7 +96,18 @@ impl AnswerRouting {
 
 /// Strategy that selects and orders the answerers of a question; see `docs/questions.md`.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerStrategy {
@@ -144,7 +156,8 @@ impl fmt::Display for AnswerStrategy {
 
 /// Possible answerer of a question, in [`AnswerRouting::order`]. Written as `client`, `models`,
 /// `servers`, `model:NAME` or `server:NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[schemars(with = "String")]
 #[serde(try_from = "String")]
 pub enum Answerer {
     /// Client that made the call in which the question arises.
@@ -213,7 +226,7 @@ pub struct ServerGrants {
 
 /// Limits of one server's questions: number, tokens, cost and nesting. A question above a limit
 /// fails; the call in which it arises continues.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UsageCaps {
     /// Maximum questions of the server in one call. Further ones fail with `Overloaded`.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Failure, RawObject, RawReply, encode_hex};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -36,7 +37,7 @@ const SPACE_PREFIX: &str = "pins/";
 const FIRST_LIST_KEY: &str = "first-list";
 
 /// Handling of the tools of a remote server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PinMode {
     /// Tools are used as the server lists them.

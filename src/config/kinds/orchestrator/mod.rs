@@ -12,6 +12,7 @@ use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 use callboard_orchestration::tools::TOOL_NAMES;
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, join_all};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use build::RunningOrchestrator;
@@ -39,7 +40,7 @@ const DEFAULT_POINT: &str = "default";
 pub(crate) const EXECUTE_COMMAND: &str = "execute_command";
 
 /// An orchestrator for any request (`[[agent]] kind = "orchestrator"`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrchestratorDeclaration {
     /// Unique name in the directory.
@@ -57,9 +58,11 @@ pub struct OrchestratorDeclaration {
     pub agents: Vec<String>,
     /// Decider by decision point: `rules`, `model`, `person` or an agent's id.
     #[serde(default)]
+    #[schemars(extend("propertyNames" = { "anyOf": [{ "enum": DecisionPoint::ALL }, { "const": DEFAULT_POINT }] }))]
     pub decide: BTreeMap<String, String>,
     /// Names of enabled tools.
     #[serde(default = "tools")]
+    #[schemars(extend("items" = { "enum": TOOL_NAMES }))]
     pub tools: Vec<String>,
     /// Whether it asks for clarification of unclear requests. Default: true.
     #[serde(default = "yes")]
@@ -95,7 +98,7 @@ pub struct OrchestratorDeclaration {
 }
 
 /// Use of structured output for the model's decisions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StructuredOutput {
     /// If the provider supports it.
@@ -106,7 +109,7 @@ pub enum StructuredOutput {
 }
 
 /// Discovery of other agents (`[agent.registry]`).
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiscoveryDeclaration {
     /// Origin patterns (`*` matches any text) of agents that may be learned from other agents.
@@ -122,7 +125,7 @@ pub struct DiscoveryDeclaration {
 }
 
 /// Programs and limits of `execute_command` (`[agent.command]`).
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandDeclaration {
     /// Allowed programs: names or absolute paths.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::{DataClass, Principal, PrincipalKind};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,7 +26,7 @@ pub const APPROVERS_BYTES_MAX: usize = 4 * 1024;
 pub const APPROVAL_MINUTES_MAX: u32 = 30 * 24 * 60;
 
 /// Consequence of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessEffect {
     /// Permits uses to which the rule applies.
@@ -39,7 +40,7 @@ pub enum AccessEffect {
 /// Rule about who may use what. It applies if all its fields do. An empty list applies to everything;
 /// but a rule with `tools`, `resources` or `prompts` applies only to what these name. Entries
 /// are names or patterns (`*` for any characters, `?` for one).
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccessRule {
     /// Id in explanations and in the audit: letters, digits, `.`, `_` and `-`.
@@ -84,7 +85,7 @@ pub struct AccessRule {
 
 /// Condition on an argument of a tool. All the operators that it has must hold. It never holds for a
 /// missing argument.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArgumentCondition {
     /// Name of the argument, or a path of names joined by `.` to one in nested objects.

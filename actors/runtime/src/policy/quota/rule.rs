@@ -5,6 +5,7 @@ use std::sync::Arc;
 use callboard_message::mail::RETRY_AFTER_DATA_KEY;
 use callboard_message::time::format_rfc3339;
 use callboard_message::{Failure, Principal};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -25,7 +26,7 @@ pub const QUOTA_USD_MAX: f64 = 1_000_000_000.0;
 const QUOTA_USD_MIN: f64 = 0.000_001;
 
 /// Principals that use up a quota together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaShare {
     /// Each principal has the quota for itself. The operator and the node's own agents aren't bound.
@@ -39,7 +40,7 @@ pub enum QuotaShare {
 /// everything. Entries are names or patterns (`*` for any characters, `?` for one). With `models`, it counts the
 /// requests that these models answer on behalf of a principal, whoever asks; else the calls of a principal at
 /// agents.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
     /// Id in errors and in the store: letters, digits, `.`, `_` and `-`.

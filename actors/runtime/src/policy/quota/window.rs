@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::time::{UNIX_SECOND_MAX, format_rfc3339, parse_rfc3339};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::unix_s;
@@ -15,7 +16,7 @@ const DAY_S: u64 = 86_400;
 const CLOCK_SKEW_MAX_S: u64 = 300;
 
 /// Length of the window of time in which a quota counts. Windows begin by the calendar of UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaWindow {
     /// A minute, from its first second.

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 
 use callboard_message::{Elicitation, Failure, Question, RawObject, RootsRequest, SamplingRequest};
 use callboard_runtime::CallContext;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -15,7 +16,7 @@ mod magictunnel;
 
 /// Dialect in which a server asks questions (sampling, elicitation, roots) and expects the answers.
 /// Requests to the server are plain MCP in all dialects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ServerDialect {
