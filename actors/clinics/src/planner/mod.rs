@@ -158,10 +158,7 @@ impl Planner {
             Ok(plan) => return Ok(plan),
         };
         // What is refused for another reason stays refused.
-        if !matches!(
-            refusal,
-            PlanRefusal::UnknownWord { .. } | PlanRefusal::SayWhat { .. }
-        ) {
+        if !refusal.may_be_of_aside() {
             return Err(refusal);
         }
         let readings = without_asides(&spelled, &self.registry, &self.names);

@@ -64,6 +64,7 @@ pub(super) fn split_fragments(
         if let Some(piece) = &mut piece {
             splitter.read_bare_number(piece);
             splitter.read_imperative(piece, tokens.get(at));
+            splitter.read_kind(piece, tokens.get(at));
             splitter.read_short_form(piece, tokens.get(at));
         }
         match piece {
@@ -196,6 +197,17 @@ impl FragmentSplitter<'_> {
             .find(|(word, _)| *word == piece.shown);
         if let (true, true, Some((_, role))) = (begins, is_before_object, order) {
             piece.tag = PhraseTag::Vocabulary(role);
+        }
+    }
+
+    /// Reads a word for a kind before `of` as a filler: "some form of dermatitis".
+    fn read_kind(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        const KINDS: &str = "form forms sort sorts variety varieties variant stage degree type types forma formas \
+             tipo tipos variedade grau";
+        let next = next.and_then(QueryToken::as_word);
+        let is_before_of = next.is_some_and(|word| is_one_of(&word.folded, "of de da do"));
+        if is_before_of && is_one_of(&piece.shown, KINDS) {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
         }
     }
 
@@ -372,6 +384,9 @@ impl FragmentSplitter<'_> {
             .as_ref()
             .is_some_and(SearchTopic::has_medicine);
         self.read_number_of_clinic(&mut fragment);
+        if !is_negated {
+            self.refuse_identity(&fragment)?;
+        }
         self.check_filters(&fragment)?;
         self.check_unknown(&fragment)?;
         if !fragment.ids.is_empty() {
