@@ -112,10 +112,12 @@ impl SegmentWords {
     }
 
     /// Reads the role of a phrase.
-    fn read_role(&mut self, tag: &PhraseTag) {
+    fn read_role(&mut self, tag: &PhraseTag, shown: &str) {
         use WordRole::{Count, OnePatient, Patients, Pronoun, Relative, Verb, What, Who};
         match tag {
-            PhraseTag::Vocabulary(Patients | OnePatient | Pronoun) => self.has_people = true,
+            PhraseTag::Vocabulary(Patients | OnePatient | Pronoun) => {
+                self.has_people |= !is_one_of(shown, "it its someone somebody");
+            }
             PhraseTag::Vocabulary(Relative) => self.has_relative = true,
             PhraseTag::Vocabulary(Who | What | Count) => self.asks = true,
             PhraseTag::Vocabulary(Verb) => self.orders |= !self.has_subject,
@@ -254,7 +256,7 @@ fn read_segment(
             at += 1;
             continue;
         };
-        words.read_role(&phrase.tag);
+        words.read_role(&phrase.tag, &phrase.shown);
         match is_one_of(word, NUMERALS) {
             true => segment.has_number = true,
             false => read_tag(&phrase.tag, &mut segment),

@@ -18,6 +18,7 @@ pub(super) fn share_between(
     clinics_total: usize,
 ) -> Result<Vec<Fragment>, PlanRefusal> {
     ask_before_ids(&mut fragments);
+    place_between(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
     let mut leaving_out = LeavingOut {
         clinics_total,
@@ -100,6 +101,61 @@ fn ask_before_ids(fragments: &mut Vec<Fragment>) {
         next.medication |= asked.medication;
         next.dose |= asked.dose;
         fragments.remove(0);
+    }
+}
+
+/// Merges clinics in apposition into the search around them: "which patients, in any clinic, take aspirin",
+/// "aspirin, in cardiology, everyone who takes it".
+fn place_between(fragments: &mut Vec<Fragment>) {
+    let is_place = |f: &Fragment| f.has_only_clinics() && !f.asks() && !f.compare && !f.count;
+    let mut at = 0;
+    while at + 2 < fragments.len() {
+        // "aspirin: cardiology, neurology, everyone who takes it"
+        while let Some([_, place, next, _, ..]) = fragments.get_mut(at..)
+            && is_place(place)
+            && is_place(next)
+            && place.sentence == next.sentence
+        {
+            let more = next.clinics.clone();
+            extend_unique(&mut place.clinics, &more);
+            fragments.remove(at + 2);
+        }
+        let Some([first, place, last, ..]) = fragments.get_mut(at..) else {
+            return;
+        };
+        let one_sentence = first.sentence == place.sentence && place.sentence == last.sentence;
+        let is_open = one_sentence
+            && is_place(place)
+            && last.clinics.is_empty()
+            && last.ids.is_empty()
+            && [&*first, place, last].iter().all(|f| f.left_out.is_none())
+            && !first.compare;
+        // "which patients, in any clinic, take aspirin"
+        let asks_first = (first.patients || first.who)
+            && first.has_no_object()
+            && !first.has_data()
+            && (last.taking || last.cue)
+            && last.topic.is_some()
+            && last.connector == Connector::Comma
+            && !last.asks()
+            && !last.patients;
+        // "aspirin, in cardiology, everyone who takes it"
+        let asks_last = first.has_only_topic()
+            && first.ids.is_empty()
+            && last.has_no_object()
+            && last.pronoun
+            && last.taking
+            && !last.has_data();
+        if is_open && asks_first {
+            (last.clinics, last.patients) = (place.clinics.clone(), true);
+            (last.verb, last.who, last.count) = (first.verb, first.who, first.count);
+            (last.asked, last.connector) = (first.asked, first.connector);
+            fragments.drain(at..at + 2);
+        } else if is_open && asks_last {
+            (first.clinics, first.patients) = (place.clinics.clone(), true);
+            fragments.drain(at + 1..at + 3);
+        }
+        at += 1;
     }
 }
 
@@ -408,6 +464,7 @@ fn share_subject(fragment: &mut Fragment, next: &Fragment) {
             fragment.topic = next.topic.clone();
             fragment.clinics = next.clinics.clone();
             fragment.patients = next.patients;
+            fragment.who |= next.who;
             fragment.all |= next.all;
         }
     }
@@ -522,6 +579,16 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
     let goes_on = may_go_on && (before.patients || before.who || before.taking || fragment.taking);
     // "hypertension + amlodipine"
     let is_bare = before.has_only_topic() && !before.who && !before.count && !before.taking;
+    // "heart failure, on a beta blocker"
+    let is_taken = fragment.connector == Connector::Comma
+        && fragment.taking
+        && !fragment.asks()
+        && (is_bare || (before.patients && !before.has_data() && !before.taking && !before.count))
+        && fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.compare
+        && !before.compare
+        && fragment.sentence == before.sentence;
     // "of the patients with psoriasis, who takes methotrexate"
     let chooses = before.of
         && (before.patients || before.who)
@@ -546,6 +613,13 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.clinics.is_empty()
         && (fragment.patients || fragment.sentence == before.sentence);
     match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more))
+            if is_taken && more.has_medicine() && !topic.has_medicine() =>
+        {
+            topic.and(more);
+            before.taking = true;
+            true
+        }
         (Some(topic), Some(more)) if only_some => {
             topic.and(more);
             true

@@ -125,6 +125,21 @@ fn is_distributive(pieces: &[TaggedPhrase], at: usize) -> bool {
     at > 0 && is_one_of(&pieces[at - 1].shown, "per by por") && !is_before_id(pieces, at)
 }
 
+/// Returns whether the words ask for data of patients found before: "the other medicines of that person".
+fn points_at_patients(pieces: &[TaggedPhrase]) -> bool {
+    const POINTERS: &str = "that those these this such said esse essa esses essas desse dessa desses dessas este esta estes \
+         estas deste desta destes destas aquele aquela aqueles aquelas daqueles daquelas";
+    use WordRole::{Medication, OnePatient, Patients, Record};
+    let is_role = |p: &TaggedPhrase, roles: &[WordRole]| {
+        matches!(&p.tag, PhraseTag::Vocabulary(role) if roles.contains(role))
+    };
+    let is_pointed = |pair: &[TaggedPhrase]| {
+        is_one_of(&pair[0].shown, POINTERS) && is_role(&pair[1], &[Patients, OnePatient])
+    };
+    let asks_data = pieces.iter().any(|p| is_role(p, &[Record, Medication]));
+    asks_data && pieces.windows(2).any(is_pointed)
+}
+
 /// Returns whether the word at `at` names what is asked for: "treatments of the patients with acne", but not
 /// "patients in treatment of acne".
 fn is_treatment_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
@@ -269,6 +284,7 @@ pub(super) fn read_roles(
             role => set_flags(&mut fragment, role),
         }
     }
+    fragment.pronoun |= !has_object && points_at_patients(pieces);
     read_positions(pieces, &mut fragment);
     // "cardiologia completa"
     let is_whole = |p: &TaggedPhrase| is_one_of(&p.shown, WHOLE);

@@ -71,9 +71,9 @@ pub(super) fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
 pub(super) fn lists_places(fragment: &Fragment, before: &mut Fragment) -> bool {
     let goes_on = fragment.has_only_clinics()
         && !fragment.asks()
-        && !fragment.all
+        && (!fragment.all || fragment.both)
         && !fragment.compare
-        && matches!(fragment.connector, Connector::And | Connector::Or)
+        && (fragment.both || matches!(fragment.connector, Connector::And | Connector::Or))
         && fragment.sentence == before.sentence
         && before.topic.is_some()
         && !before.compare

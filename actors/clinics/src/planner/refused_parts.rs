@@ -36,7 +36,7 @@ impl FragmentSplitter<'_> {
                 }
                 PhraseTag::Vocabulary(WordRole::Time) => {
                     asks
-                        && !fragment.has_only_clinics()
+                        && (!fragment.has_only_clinics() || fragment.who)
                         && !self.is_purpose(at)
                         && !self.is_present(at)
                 }

@@ -5,7 +5,7 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
-use super::phrases::RegistryPhrases;
+use super::phrases::{RegistryPhrases, extend_unique};
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
@@ -49,6 +49,7 @@ pub(super) fn split_fragments(
         pieces: Vec::new(),
         sentence: 0,
         connector: Connector::Start,
+        also: None,
         negation: None,
         ignores: None,
         compares: false,
@@ -77,8 +78,33 @@ pub(super) fn split_fragments(
         return Err(refusal);
     }
     let mut found = splitter.found;
+    refuse_joined_clinics(&found.fragments)?;
     found.fragments = without_empty(found.fragments);
     Ok(found)
+}
+
+/// Returns whether a word tells to whom patients belong: `are`, `frequentam`.
+fn is_being(piece: &TaggedPhrase) -> bool {
+    const BEING: &str = "is are was were be being seen go goes attend attends attending visit visits belong belongs \
+         registered enrolled followed são sao é estão estao está esta vão vao frequentam frequenta seguidos seguidas \
+         atendidos atendidas acompanhados acompanhadas";
+    is_one_of(&piece.shown, BEING)
+}
+
+/// Refuses the question who is a patient of two clinics at once: "which cardiology patients are also patients of
+/// dermatology". No clinic knows the ids of another.
+fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
+    for fragment in fragments.iter().filter(|f| f.also) {
+        let of_sentence = || fragments.iter().filter(|f| f.sentence == fragment.sentence);
+        let mut clinics = Vec::new();
+        of_sentence().for_each(|f| extend_unique(&mut clinics, &f.clinics));
+        let names_only_clinics = of_sentence()
+            .all(|f| f.topic.is_none() && f.ids.is_empty() && f.left_out.is_none());
+        if clinics.len() > 1 && names_only_clinics && of_sentence().any(|f| f.patients || f.who) {
+            return Err(PlanRefusal::Join("also".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether a condition is told by those who have it: `hypertensives`, `epilépticos`.
@@ -142,6 +168,8 @@ pub(super) struct FragmentSplitter<'a> {
     pub pieces: Vec<TaggedPhrase>,
     pub sentence: usize,
     connector: Connector,
+    /// Whether a word such as `also` stands before the fragment, behind a form of `be` or not.
+    also: Option<bool>,
     /// Negation before the fragment.
     negation: Option<String>,
     /// Verb such as `ignore` earlier in the clause.
@@ -275,8 +303,27 @@ impl FragmentSplitter<'_> {
                 self.compares = true;
                 Ok(())
             }
+            // `menos` is also `fewer`, where it doesn't leave anything out.
+            WordRole::Negation
+                if piece.shown == "menos"
+                    && !self.pieces.is_empty()
+                    && self.pieces.iter().all(may_compare) =>
+            {
+                self.pieces.push(TaggedPhrase {
+                    tag: PhraseTag::Vocabulary(WordRole::More),
+                    ..piece
+                });
+                self.compares = true;
+                Ok(())
+            }
             WordRole::Join if piece.shown == "plus" && !self.has_topic() => {
                 self.separate(false, Connector::Comma)
+            }
+            WordRole::Join if is_one_of(&piece.shown, "also também tambem") => {
+                let is_said = self.pieces.last().is_some_and(is_being);
+                self.separate(false, Connector::And)?;
+                self.also = Some(is_said);
+                Ok(())
             }
             WordRole::Join => self.separate(false, Connector::And),
             WordRole::Or => self.separate(false, Connector::Or),
@@ -310,6 +357,14 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Returns whether the fragment has a pair of words such as `same time`.
+    fn is_at_once(&self) -> bool {
+        let is_pair = |pair: &[TaggedPhrase]| {
+            SIMULTANEOUS_PAIRS.contains(&(&*pair[0].shown, &*pair[1].shown))
+        };
+        self.pieces.windows(2).any(is_pair)
+    }
+
     fn has_topic(&self) -> bool {
         self.pieces
             .iter()
@@ -324,6 +379,15 @@ impl FragmentSplitter<'_> {
         if let Some(refusal) = stated {
             self.settle_statement(refusal, &fragment)?;
         }
+        let begins_being = self
+            .pieces
+            .first()
+            .is_some_and(is_being);
+        fragment.also = self
+            .also
+            .take()
+            .is_some_and(|is_said| is_said || begins_being)
+            || self.is_at_once();
         fragment.sentence = self.sentence;
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
@@ -433,6 +497,12 @@ impl FragmentSplitter<'_> {
                 p.tag == PhraseTag::Number && p.shown.bytes().all(|b| b.is_ascii_digit());
             is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
         };
+        // "patients seen before 2020"
+        let is_compared =
+            |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
+        if self.pieces.iter().any(is_compared) {
+            return;
+        }
         if !fragment.ids.is_empty() || fragment.topic.is_some() {
             return;
         }

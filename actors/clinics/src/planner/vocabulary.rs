@@ -120,7 +120,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Count,
     ),
     (
-        "more fewer most fewest bigger biggest larger largest smaller smallest longer longest shorter shortest maior menor compare compares comparing comparison versus vs comparar comparacao",
+        "more fewer less most fewest bigger biggest larger largest smaller smallest longer longest shorter shortest maior menor compare compares comparing comparison versus vs comparar comparacao",
         More,
     ),
     ("than", Than),
@@ -149,7 +149,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Medication,
     ),
     (
-        "dose doses dosage dosages strength strengths horario horarios frequency schedule dosing freq dosagem dosagens posologia frequencia \
+        "dose doses dosage dosages strength strengths frequencies schedules horario horarios frequency schedule dosing freq dosagem dosagens posologia frequencia \
          route routes administration administracao",
         Dose,
     ),
