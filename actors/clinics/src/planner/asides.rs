@@ -9,7 +9,7 @@ use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
 use super::tags::{PhraseTag, next_phrase};
 use super::tokens::QueryToken;
-use super::vocabulary::WordRole;
+use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Words that begin an aside within a sentence, in folded form: "…, because the wholesaler rang".
@@ -24,9 +24,10 @@ const REFERENCES: &str = "those these them they their ones who whom whose except
 
 /// First words of a courtesy, such as a greeting or an apology.
 const COURTESIES: &str = "hope hoping thanks thank sorry apologies apologize espero obrigado obrigada desculpa desculpe desculpas \
-                          peco perdao adorei";
+                          peco perdao adorei congratulations congrats parabens happy merry feliz nice great";
 /// Articles and possessives that may begin a statement about a thing: "the printer is broken".
-const DETERMINERS: &str = "the my our your a an this that o os as um uma meu minha nosso nossa esse essa este esta";
+const DETERMINERS: &str =
+    "the my our your a an this that o os as um uma meu minha nosso nossa esse essa este esta";
 /// Verbs of such a statement.
 const FINITE_VERBS: &str = "is are was were has had will isn't wasn't hasn't won't keeps went came looks seems broke rang called \
                             sent wants thinks says esta foi vai ficou caiu ligou quer pediu falou disse quebrou chegou para";
@@ -40,6 +41,12 @@ const WISHES: &str = "want need like wish would i'd you please only interested q
 /// Words for numbers that may be ages: "forty minutes on the phone" has none.
 const NUMERALS: &str = "twenty thirty forty fifty sixty seventy eighty ninety hundred vinte trinta quarenta cinquenta sessenta \
                         setenta oitenta noventa";
+
+/// Negations before what is left out: "I said without diabetes".
+const EXCLUDING: &str = "without except excluding sem exceto excluindo";
+/// Words that select patients in a question, and mean something else in a statement: "the lift stopped".
+const SELECTING: &str = "old older stopped quit refused declined parou largou recusou interrompeu ano anos recent recently latest \
+                         average sort";
 
 /// Words after which an unknown one may narrow the question.
 const PREPOSITIONS: &str =
@@ -66,6 +73,8 @@ struct Segment {
     is_binding: bool,
     /// Whether it can be quoted: it has no word that must not stand in an answer, such as advice.
     is_quotable: bool,
+    /// Whether it tells something of nobody who is asked for.
+    tells_of_others: bool,
     /// Whether it tells of somebody else, and doesn't refer to patients.
     is_statement: bool,
 }
@@ -92,10 +101,13 @@ struct SegmentWords {
     wishes: bool,
     has_people: bool,
     has_relative: bool,
+    has_year: bool,
+    excludes: bool,
     asks: bool,
     orders: bool,
     is_courtesy: bool,
     has_determiner: bool,
+    has_possessive: bool,
     has_finite_verb: bool,
 }
 
@@ -105,9 +117,12 @@ impl SegmentWords {
         self.has_subject |= is_one_of(word, SUBJECTS);
         self.refers |= is_one_of(word, REFERENCES);
         self.wishes |= is_one_of(word, WISHES);
+        self.has_year |= word.len() == 4 && word.bytes().all(|b| b.is_ascii_digit());
+        self.excludes |= is_one_of(word, EXCLUDING);
         self.is_courtesy |= nth == 0 && is_one_of(word, COURTESIES);
         self.has_determiner |= nth <= 1 && is_one_of(word, DETERMINERS);
-        self.has_finite_verb |= nth > 0 && is_one_of(word, FINITE_VERBS);
+        self.has_possessive |= nth == 0 && is_one_of(word, "my our");
+        self.has_finite_verb |= nth > 0 && (is_one_of(word, FINITE_VERBS) || is_past(word));
         self.asks |= nth == 0 && is_one_of(word, AUXILIARIES);
     }
 
@@ -128,56 +143,108 @@ impl SegmentWords {
     /// Returns whether the words only tell something, ask and order nothing, and wish nothing.
     fn tell(&self) -> bool {
         let is_of_thing = self.has_determiner && self.has_finite_verb;
-        let is_told = self.is_courtesy || (self.has_subject || is_of_thing) && !self.wishes;
+        let is_of_own = self.has_possessive && !self.has_people;
+        let is_told =
+            self.is_courtesy || (self.has_subject || is_of_thing || is_of_own) && !self.wishes;
         is_told && !self.refers && !self.asks && !self.orders
     }
 }
 
-/// Returns the query without its asides, in one or more ways, and with each the words that it leaves out: first
-/// without all parts that are asides, then each sentence that may be the question by itself. A part
-/// that might narrow the question is no aside.
-pub(super) fn without_asides(
-    query: &SpelledQuery,
-    registry: &ClinicRegistry,
-    names: &RegistryPhrases,
-) -> Vec<(SpelledQuery, Vec<String>)> {
-    let reading = QuestionReading::new(query);
-    let tokens = without_retracted(&query.tokens, registry, names, &reading);
-    let segments = read_segments(&tokens, registry, names, &reading);
-    if segments.iter().any(|segment| segment.is_binding) {
-        return Vec::new();
-    }
-    let without = |leaves_out: fn(&Segment) -> bool, sentence: Option<usize>| -> Vec<bool> {
-        let is_kept = |s: &Segment| sentence.is_none_or(|at| s.sentence == at) && !leaves_out(s);
-        segments.iter().map(is_kept).collect()
-    };
-    let mut readings: Vec<Vec<bool>> = vec![without(Segment::is_aside, None)];
-    let sentences = segments.last().map_or(0, |last| last.sentence + 1);
-    for sentence in 0..sentences {
-        let beside = segments.iter().filter(|s| s.sentence != sentence);
-        if beside.clone().count() > 0 && beside.into_iter().all(Segment::asks_nothing) {
-            readings.push(without(|_| false, Some(sentence)));
-            readings.push(without(Segment::is_aside, Some(sentence)));
+/// Returns whether a word ends as verbs in the past do: `arrived`, `parou`.
+fn is_past(word: &str) -> bool {
+    const ENDINGS: [&str; 6] = ["ed", "ou", "eu", "iu", "aram", "eram"];
+    const LETTERS_MIN: usize = 5;
+    word.len() >= LETTERS_MIN && ENDINGS.iter().any(|ending| word.ends_with(ending))
+}
+
+/// Question with its segments.
+pub(super) struct Asides<'a> {
+    query: &'a SpelledQuery,
+    tokens: Vec<QueryToken>,
+    segments: Vec<Segment>,
+}
+
+impl<'a> Asides<'a> {
+    pub fn read(
+        query: &'a SpelledQuery,
+        registry: &ClinicRegistry,
+        names: &RegistryPhrases,
+    ) -> Self {
+        let reading = QuestionReading::new(query);
+        let tokens = without_retracted(&query.tokens, registry, names, &reading);
+        let segments = read_segments(&tokens, registry, names, &reading);
+        Self {
+            query,
+            tokens,
+            segments,
         }
     }
-    readings.push(without(Segment::asks_nothing, None));
-    let read = |keeps: Vec<bool>| {
-        let parts = || segments.iter().zip(&keeps);
-        let matters = parts()
-            .any(|(segment, kept)| *kept && (segment.has_matter || segment.has_medical_word));
-        let left_out: Vec<String> = parts()
+
+    /// Returns the question without its sentences that only tell something with a medical word, which would be
+    /// searched, and the words that are left out: "I hardly sleep. Who has acne?". `None` if there are none.
+    pub fn without_told(&self) -> Option<(SpelledQuery, Vec<String>)> {
+        let is_told = |sentence: usize| {
+            let mut of_sentence = self.segments.iter().filter(|s| s.sentence == sentence);
+            let has_word = { of_sentence.clone() }.any(|s| s.has_medical_word);
+            has_word && of_sentence.all(|s| s.tells_of_others && !s.has_matter && !s.may_narrow)
+        };
+        let keeps = self.segments.iter().map(|s| !is_told(s.sentence));
+        self.keep(&keeps.collect::<Vec<_>>())
+    }
+
+    /// Returns the question without its asides, in one or more ways, and with each the words that it leaves
+    /// out: first without all parts that are asides, then each sentence that may be the question by itself. A
+    /// part that might narrow the question is no aside.
+    pub fn left_out(&self) -> Vec<(SpelledQuery, Vec<String>)> {
+        let segments = &self.segments;
+        if segments.iter().any(|segment| segment.is_binding) {
+            return Vec::new();
+        }
+        let without = |leaves_out: fn(&Segment) -> bool, sentence: Option<usize>| -> Vec<bool> {
+            let is_kept =
+                |s: &Segment| sentence.is_none_or(|at| s.sentence == at) && !leaves_out(s);
+            segments.iter().map(is_kept).collect()
+        };
+        let mut readings: Vec<Vec<bool>> = vec![without(Segment::is_aside, None)];
+        let sentences = segments.last().map_or(0, |last| last.sentence + 1);
+        for sentence in 0..sentences {
+            let beside = segments.iter().filter(|s| s.sentence != sentence);
+            if beside.clone().count() > 0 && beside.into_iter().all(Segment::asks_nothing) {
+                readings.push(without(|_| false, Some(sentence)));
+                readings.push(without(Segment::is_aside, Some(sentence)));
+            }
+        }
+        readings.push(without(Segment::asks_nothing, None));
+        readings
+            .iter()
+            .filter_map(|keeps| self.keep(keeps))
+            .collect()
+    }
+
+    /// Returns the question with these segments, and the words of the others; `None` if these ask for nothing,
+    /// or are all.
+    fn keep(&self, keeps: &[bool]) -> Option<(SpelledQuery, Vec<String>)> {
+        let parts = || self.segments.iter().zip(keeps);
+        let kept = || {
+            parts()
+                .filter(|(_, kept)| **kept)
+                .map(|(segment, _)| segment)
+        };
+        let matters = kept().any(|segment| segment.has_matter || segment.has_medical_word);
+        if !matters || !keeps.contains(&false) {
+            return None;
+        }
+        let left_out = parts()
             .filter(|(segment, kept)| segment.is_quotable && !**kept)
-            .map(|(segment, _)| words_of(&tokens[segment.tokens.clone()]))
-            .collect();
-        let rest = parts().filter(|(_, kept)| **kept).flat_map(|(segment, _)| {
-            let sign = tokens.get(segment.tokens.end);
+            .map(|(segment, _)| words_of(&self.tokens[segment.tokens.clone()]));
+        let rest = kept().flat_map(|segment| {
+            let sign = self.tokens.get(segment.tokens.end);
             let sign = sign.filter(|token| token.as_word().is_none());
-            tokens[segment.tokens.clone()].iter().chain(sign)
+            self.tokens[segment.tokens.clone()].iter().chain(sign)
         });
-        let rest = query.with_tokens(rest.cloned().collect());
-        (matters && keeps.contains(&false)).then_some((rest, left_out))
-    };
-    readings.into_iter().filter_map(read).collect()
+        let rest = self.query.with_tokens(rest.cloned().collect());
+        Some((rest, left_out.collect()))
+    }
 }
 
 fn words_of(tokens: &[QueryToken]) -> String {
@@ -200,7 +267,7 @@ fn read_segments(
         let is_sign = tokens
             .get(end)
             .is_none_or(|token| token.as_word().is_none());
-        if is_sign || end > start && begins_aside(&tokens[end]) {
+        if is_sign || end > start && begins_aside(&tokens[end..]) {
             if end > start {
                 let segment = read_segment(tokens, start..end, registry, names, reading);
                 segments.push(Segment {
@@ -215,10 +282,17 @@ fn read_segments(
     segments
 }
 
-fn begins_aside(token: &QueryToken) -> bool {
-    token
-        .as_word()
-        .is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS))
+/// Returns whether a conjunction begins an aside. `since` before a date or time narrows the question.
+fn begins_aside(tokens: &[QueryToken]) -> bool {
+    let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let is_time = word(1).is_some_and(|word| {
+        word.folded.starts_with(|c: char| c.is_ascii_digit())
+            || matches!(
+                word_role(&word.folded),
+                Some(WordRole::Time | WordRole::Relative)
+            )
+    });
+    word(0).is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS)) && !is_time
 }
 
 fn read_segment(
@@ -241,6 +315,7 @@ fn read_segment(
         has_number: false,
         is_binding: false,
         is_quotable: true,
+        tells_of_others: false,
         is_statement: false,
     };
     let mut words = SegmentWords::default();
@@ -257,9 +332,10 @@ fn read_segment(
             continue;
         };
         words.read_role(&phrase.tag, &phrase.shown);
-        match is_one_of(word, NUMERALS) {
-            true => segment.has_number = true,
-            false => read_tag(&phrase.tag, &mut segment),
+        match word {
+            word if is_one_of(word, NUMERALS) => segment.has_number = true,
+            word if is_one_of(word, SELECTING) => segment.may_narrow_question = true,
+            _ => read_tag(&phrase.tag, &mut segment),
         }
         // "with glorbix", "from Lisbon"
         segment.may_narrow_question |=
@@ -272,9 +348,12 @@ fn read_segment(
     // "the printer is broken", of nobody who is asked for
     let tells_of_others = tells && !words.has_people;
     segment.asks &= !tells;
+    segment.tells_of_others = tells_of_others;
     segment.is_quotable = !segment.is_binding;
     segment.is_binding &= !tells_of_others;
     segment.may_narrow |= words.refers
+        || words.has_year
+        || words.excludes && segment.has_medical_word
         || segment.has_number && words.has_relative
         || (segment.may_narrow_question || segment.has_number || words.has_relative)
             && !tells_of_others;

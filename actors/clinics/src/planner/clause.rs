@@ -2,7 +2,7 @@
 
 use super::fragment::{Connector, Fragment};
 use super::phrases::extend_unique;
-use super::places::{begins_places, lists_places, place_contexts, places};
+use super::places::{begins_places, lists_places, place_between, place_contexts, places};
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
@@ -101,61 +101,6 @@ fn ask_before_ids(fragments: &mut Vec<Fragment>) {
         next.medication |= asked.medication;
         next.dose |= asked.dose;
         fragments.remove(0);
-    }
-}
-
-/// Merges clinics in apposition into the search around them: "which patients, in any clinic, take aspirin",
-/// "aspirin, in cardiology, everyone who takes it".
-fn place_between(fragments: &mut Vec<Fragment>) {
-    let is_place = |f: &Fragment| f.has_only_clinics() && !f.asks() && !f.compare && !f.count;
-    let mut at = 0;
-    while at + 2 < fragments.len() {
-        // "aspirin: cardiology, neurology, everyone who takes it"
-        while let Some([_, place, next, _, ..]) = fragments.get_mut(at..)
-            && is_place(place)
-            && is_place(next)
-            && place.sentence == next.sentence
-        {
-            let more = next.clinics.clone();
-            extend_unique(&mut place.clinics, &more);
-            fragments.remove(at + 2);
-        }
-        let Some([first, place, last, ..]) = fragments.get_mut(at..) else {
-            return;
-        };
-        let one_sentence = first.sentence == place.sentence && place.sentence == last.sentence;
-        let is_open = one_sentence
-            && is_place(place)
-            && last.clinics.is_empty()
-            && last.ids.is_empty()
-            && [&*first, place, last].iter().all(|f| f.left_out.is_none())
-            && !first.compare;
-        // "which patients, in any clinic, take aspirin"
-        let asks_first = (first.patients || first.who)
-            && first.has_no_object()
-            && !first.has_data()
-            && (last.taking || last.cue)
-            && last.topic.is_some()
-            && last.connector == Connector::Comma
-            && !last.asks()
-            && !last.patients;
-        // "aspirin, in cardiology, everyone who takes it"
-        let asks_last = first.has_only_topic()
-            && first.ids.is_empty()
-            && last.has_no_object()
-            && last.pronoun
-            && last.taking
-            && !last.has_data();
-        if is_open && asks_first {
-            (last.clinics, last.patients) = (place.clinics.clone(), true);
-            (last.verb, last.who, last.count) = (first.verb, first.who, first.count);
-            (last.asked, last.connector) = (first.asked, first.connector);
-            fragments.drain(at..at + 2);
-        } else if is_open && asks_last {
-            (first.clinics, first.patients) = (place.clinics.clone(), true);
-            fragments.drain(at + 1..at + 3);
-        }
-        at += 1;
     }
 }
 
@@ -582,7 +527,8 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
     // "heart failure, on a beta blocker"
     let is_taken = fragment.connector == Connector::Comma
         && fragment.taking
-        && !fragment.asks()
+        && !fragment.who
+        && !fragment.count
         && (is_bare || (before.patients && !before.has_data() && !before.taking && !before.count))
         && fragment.has_only_topic()
         && fragment.ids.is_empty()
@@ -613,11 +559,9 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.clinics.is_empty()
         && (fragment.patients || fragment.sentence == before.sentence);
     match (&mut before.topic, &fragment.topic) {
-        (Some(topic), Some(more))
-            if is_taken && more.has_medicine() && !topic.has_medicine() =>
-        {
+        (Some(topic), Some(more)) if is_taken && more.has_medicine() && !topic.has_medicine() => {
             topic.and(more);
-            before.taking = true;
+            (before.taking, before.asked) = (true, before.asked || fragment.asked);
             true
         }
         (Some(topic), Some(more)) if only_some => {

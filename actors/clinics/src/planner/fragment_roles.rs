@@ -130,9 +130,7 @@ fn points_at_patients(pieces: &[TaggedPhrase]) -> bool {
     const POINTERS: &str = "that those these this such said esse essa esses essas desse dessa desses dessas este esta estes \
          estas deste desta destes destas aquele aquela aqueles aquelas daqueles daquelas";
     use WordRole::{Medication, OnePatient, Patients, Record};
-    let is_role = |p: &TaggedPhrase, roles: &[WordRole]| {
-        matches!(&p.tag, PhraseTag::Vocabulary(role) if roles.contains(role))
-    };
+    let is_role = |p: &TaggedPhrase, roles: &[WordRole]| matches!(&p.tag, PhraseTag::Vocabulary(role) if roles.contains(role));
     let is_pointed = |pair: &[TaggedPhrase]| {
         is_one_of(&pair[0].shown, POINTERS) && is_role(&pair[1], &[Patients, OnePatient])
     };

@@ -35,8 +35,7 @@ impl FragmentSplitter<'_> {
                         && !self.is_before_purpose(at)
                 }
                 PhraseTag::Vocabulary(WordRole::Time) => {
-                    asks
-                        && (!fragment.has_only_clinics() || fragment.who)
+                    asks && (!fragment.has_only_clinics() || fragment.who)
                         && !self.is_purpose(at)
                         && !self.is_present(at)
                 }
@@ -379,7 +378,7 @@ impl FragmentSplitter<'_> {
             PhraseTag::Vocabulary(WordRole::Identity) => true,
             // "name CARD-001's condition", "the patient called CARD-001"
             PhraseTag::Vocabulary(WordRole::NameCue) => {
-                !(*at == 0 && p.shown == "name") && !is_id(at + 1)
+                (*at > 0 || p.shown != "name") && !is_id(at + 1)
             }
             _ => asks_where && is_one_of(&p.shown, LIVES),
         });

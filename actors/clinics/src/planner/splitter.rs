@@ -11,7 +11,7 @@ use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
 use super::tokens::QueryToken;
 use super::topic::{SearchTopic, build_topic};
-use super::vocabulary::WordRole;
+use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
@@ -58,6 +58,7 @@ pub(super) fn split_fragments(
         refused_unless_asked: None,
     };
     let tokens = &without_retracted(&query.tokens, registry, names, &reading);
+    refuse_medicine_count(tokens)?;
     let mut at = 0;
     while at < tokens.len() {
         let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;
@@ -91,6 +92,40 @@ fn is_being(piece: &TaggedPhrase) -> bool {
     is_one_of(&piece.shown, BEING)
 }
 
+/// Refuses a question that selects by the number of medicines: "who takes more than one medicine".
+fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRefusal> {
+    const LEADS: [&str; 8] = [
+        "more than",
+        "fewer than",
+        "less than",
+        "at least",
+        "mais de",
+        "mais do que",
+        "menos de",
+        "pelo menos",
+    ];
+    const NUMERALS: &str = "one two three four five six seven eight nine ten um uma dois duas tres quatro cinco seis sete oito \
+                            nove dez";
+    let words: Vec<&str> = tokens
+        .iter()
+        .map(|token| token.as_word().map_or("", |word| word.folded.as_str()))
+        .collect();
+    for at in 0..words.len() {
+        let lead = LEADS.iter().find(|lead| {
+            let mut lead = lead.split(' ').zip(&words[at..]);
+            lead.clone().count() > 1 && lead.all(|(part, word)| part == *word)
+        });
+        let after = lead.map_or(0, |lead| at + lead.split(' ').count());
+        if let (Some(lead), Some([number, of, ..])) = (lead, words.get(after..))
+            && (is_one_of(number, NUMERALS) || number.bytes().all(|b| b.is_ascii_digit()))
+            && word_role(of) == Some(WordRole::Medication)
+        {
+            return Err(PlanRefusal::Filter((*lead).to_owned()));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses the question who is a patient of two clinics at once: "which cardiology patients are also patients of
 /// dermatology". No clinic knows the ids of another.
 fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
@@ -98,8 +133,8 @@ fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
         let of_sentence = || fragments.iter().filter(|f| f.sentence == fragment.sentence);
         let mut clinics = Vec::new();
         of_sentence().for_each(|f| extend_unique(&mut clinics, &f.clinics));
-        let names_only_clinics = of_sentence()
-            .all(|f| f.topic.is_none() && f.ids.is_empty() && f.left_out.is_none());
+        let names_only_clinics =
+            of_sentence().all(|f| f.topic.is_none() && f.ids.is_empty() && f.left_out.is_none());
         if clinics.len() > 1 && names_only_clinics && of_sentence().any(|f| f.patients || f.who) {
             return Err(PlanRefusal::Join("also".to_owned()));
         }
@@ -357,8 +392,17 @@ impl FragmentSplitter<'_> {
         }
     }
 
-    /// Returns whether the fragment has a pair of words such as `same time`.
+    /// Returns whether the fragment tells that something holds at once, with a pair of words such as `same time`,
+    /// or of a person: "anyone seen in both".
     fn is_at_once(&self) -> bool {
+        let is_person = |p: &TaggedPhrase| {
+            is_one_of(&p.shown, "any anyone anybody someone alguém alguem algum")
+        };
+        let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
+        let has = |fits: &dyn Fn(&TaggedPhrase) -> bool| self.pieces.iter().any(fits);
+        if has(&is_person) && has(&is_both) && has(&is_being) {
+            return true;
+        }
         let is_pair = |pair: &[TaggedPhrase]| {
             SIMULTANEOUS_PAIRS.contains(&(&*pair[0].shown, &*pair[1].shown))
         };
@@ -379,10 +423,7 @@ impl FragmentSplitter<'_> {
         if let Some(refusal) = stated {
             self.settle_statement(refusal, &fragment)?;
         }
-        let begins_being = self
-            .pieces
-            .first()
-            .is_some_and(is_being);
+        let begins_being = self.pieces.first().is_some_and(is_being);
         fragment.also = self
             .also
             .take()
@@ -498,8 +539,7 @@ impl FragmentSplitter<'_> {
             is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
         };
         // "patients seen before 2020"
-        let is_compared =
-            |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
+        let is_compared = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
         if self.pieces.iter().any(is_compared) {
             return;
         }

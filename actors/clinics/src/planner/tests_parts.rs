@@ -1,5 +1,8 @@
 //! Tests of the parts of a question: what joins, stands alone, gives a reason or narrows.
 
+use std::sync::Arc;
+
+use super::Planner;
 use super::tests::{check_refused_by, planned};
 use crate::plan::samples::three_clinics;
 
@@ -309,4 +312,236 @@ fn places_are_listed() {
             "b:query(adalimumab) c:query(adalimumab)",
         ),
     ]);
+}
+
+/// Goal: a statement about something else is left out even if a word in it would be refused or searched, and
+/// what narrows, orders or asks for advice isn't. Method: statements of both languages before and after a question,
+/// and twins that bind.
+#[test]
+fn statements_are_left_out() {
+    let of_acne = "b:query(acne)";
+    check(&[
+        (
+            "The phone has been ringing all morning and the printer is broken. Who has acne?",
+            of_acne,
+        ),
+        (
+            "Hope your Monday is better than mine! Who has acne?",
+            of_acne,
+        ),
+        ("Who has acne? I've been itching since Tuesday.", of_acne),
+        (
+            "I've been on hold for forty minutes. Who has acne?",
+            of_acne,
+        ),
+        (
+            "O telefone não para, o elevador parou. Quem tem acne?",
+            of_acne,
+        ),
+        ("My knee hurts. Who has acne?", of_acne),
+        ("I have a headache. Who has acne?", of_acne),
+        ("My mother said doctors never sleep. Who has acne?", of_acne),
+    ]);
+    check_refused(&[
+        (
+            "Who has acne? My boss wants the phone numbers.",
+            "Identities",
+        ),
+        (
+            "Who has acne? I'd like you to email it to Joe.",
+            "only be read",
+        ),
+        (
+            "I have a headache, should I take aspirin? Who has migraine?",
+            "judgement",
+        ),
+        (
+            "Who has acne? I am only interested in women.",
+            "can't select",
+        ),
+        (
+            "Who has acne? I need the patients since 2020.",
+            "can't select",
+        ),
+    ]);
+    let planner = Planner::new(Arc::new(three_clinics()));
+    let plan = planner.plan("I'm off, you should rest. Who has acne?");
+    let notes = plan.map(|plan| plan.reply.notes.concat());
+    assert!(notes.is_ok_and(|notes| !notes.contains("should")));
+}
+
+/// Goal: an identity alone is refused also of one patient, and the remedy is told; a record that is asked for is
+/// planned. Method: rows.
+#[test]
+fn identity_alone_is_refused() {
+    let says = "Ask for the record of CARD-003, and state the purpose";
+    check_refused(&[
+        ("What is the name of patient CARD-003?", says),
+        ("qual o CPF do CARD-003?", says),
+        ("telemóvel do CARD-003", says),
+        ("where does CARD-003 live?", says),
+        ("what's CARD-003 called", says),
+    ]);
+    check(&[
+        (
+            "record of the patient named CARD-003",
+            "a:get_patient(CARD-003)",
+        ),
+        (
+            "what is the name of CARD-003's disease",
+            "a:get_patient(CARD-003)",
+        ),
+        (
+            "tudo o que CARD-003 toma, sem nome nem CPF",
+            "a:check_medications(CARD-003)",
+        ),
+    ]);
+}
+
+/// Goal: the question who is a patient of two clinics is refused; lists of both are planned. Method: rows.
+#[test]
+fn clinics_are_never_joined() {
+    check_refused(&[
+        (
+            "Which cardiology patients are also patients of dermatology?",
+            "never joined",
+        ),
+        (
+            "Quais pacientes estão ao mesmo tempo na neurologia e na cardiologia?",
+            "never joined",
+        ),
+        (
+            "Which neurology patients also attend cardiology?",
+            "never joined",
+        ),
+        (
+            "pacientes da cardiologia que também são da dermatologia",
+            "never joined",
+        ),
+        (
+            "Is there anyone seen in both dermatology and cardiology?",
+            "never joined",
+        ),
+    ]);
+    check(&[
+        (
+            "list patients of cardiology and also of dermatology",
+            "a:list_patients b:list_patients",
+        ),
+        (
+            "patients in both cardiology and neurology",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "who has psoriasis and also takes methotrexate?",
+            "b:query(psoriasis methotrexate)",
+        ),
+    ]);
+}
+
+/// Goal: places, medicines and data belong to the search that they stand beside, also behind a comma. Method: rows.
+#[test]
+fn parts_behind_commas() {
+    let everywhere = "a:query(aspirin) b:query(aspirin) c:query(aspirin)";
+    let of_psoriasis = "b:query(psoriasis) b:check_medications*1";
+    check(&[
+        ("Which patients, in any clinic, take aspirin?", everywhere),
+        (
+            "Quais pacientes, na cardiologia, usam aspirina?",
+            "a:query(aspirina or aspirin)",
+        ),
+        (
+            "aspirin please - cardiology plus neurology, everyone taking it",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "Who takes aspirin, both in heart and in neurology?",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "Show patients from both cardiology and neurology taking aspirin",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "psoriasis, on methotrexate: which ids?",
+            "b:query(psoriasis methotrexate)",
+        ),
+        (
+            "patients with psoriasis, on methotrexate",
+            "b:query(psoriasis methotrexate)",
+        ),
+        ("drugs and doses of those who have psoriasis", of_psoriasis),
+        (
+            "First look for who has psoriasis, next all medicines that person has",
+            of_psoriasis,
+        ),
+        (
+            "Who has psoriasis? Give me the drugs of those patients.",
+            of_psoriasis,
+        ),
+    ]);
+}
+
+/// Goal: words for a kind, a route, an appointment of the asker's and fewer patients are understood; a date is
+/// still a filter. Method: rows.
+#[test]
+fn kinds_routes_and_appointments() {
+    check(&[
+        (
+            "Which patients in dermatology have some form of eczema?",
+            "b:query(eczema)",
+        ),
+        ("há alguém com algum tipo de psoríase?", "b:query(psoríase)"),
+        (
+            "By which route is DERM-003 receiving methotrexate?",
+            "b:check_medications(DERM-003)",
+        ),
+        (
+            "Need the skin clinic census before the 9 o'clock meeting",
+            "b:list_patients",
+        ),
+        (
+            "how many patients with acne do we have today?",
+            "b:query(acne)",
+        ),
+        (
+            "Qual clínica tem menos pacientes, neurologia ou dermatologia?",
+            "c:list_patients b:list_patients",
+        ),
+        (
+            "pacientes com psoríase menos os com acne",
+            "b:query(acne) b:query(psoríase)-1",
+        ),
+    ]);
+    check_refused(&[
+        ("patients seen before 2020 in cardiology", "can't select"),
+        ("who was seen today in cardiology?", "can't select"),
+        (
+            "which cardiology patients take more than one medicine?",
+            "can't select",
+        ),
+        (
+            "quem toma pelo menos 3 remédios na dermatologia",
+            "can't select",
+        ),
+    ]);
+}
+
+/// Goal: a misspelt medicine isn't quoted, because the verifier would take it for an unlisted one. Method: the notes
+/// of two questions.
+#[test]
+fn misspelt_medicines_are_not_quoted() {
+    for (query, wrong) in [
+        ("propanolol users", "propanolol"),
+        ("who is on metropolol", "metropolol"),
+    ] {
+        let plan = Planner::new(Arc::new(three_clinics())).plan(query);
+        let notes = plan
+            .map(|plan| plan.reply.notes.concat())
+            .unwrap_or_default();
+        assert!(
+            notes.contains("I read a word as") && !notes.contains(wrong),
+            "{notes}"
+        );
+    }
 }
