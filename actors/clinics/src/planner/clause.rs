@@ -57,6 +57,7 @@ pub(super) fn share_between(
                 continue;
             }
             if repeats(&fragment, before)
+                || joins_taken(&fragment, before)
                 || narrows(&fragment, before)
                 || widens(&fragment, before)
                 || places(&fragment, before)
@@ -504,6 +505,37 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
     repeats
 }
 
+/// Merges a medicine behind a comma into the condition of the clause before: "heart failure, on a beta blocker".
+/// Returns `true` if it did.
+fn joins_taken(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let is_bare = before.has_only_topic() && !before.who;
+    let is_search = is_bare || (before.patients && !before.has_data());
+    let is_taken = fragment.connector == Connector::Comma
+        && fragment.sentence == before.sentence
+        && fragment.taking
+        && fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.who
+        && !fragment.count
+        && !fragment.compare;
+    match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more))
+            if is_taken
+                && is_search
+                && !before.taking
+                && !before.count
+                && !before.compare
+                && more.has_medicine()
+                && !topic.has_medicine() =>
+        {
+            topic.and(more);
+            (before.taking, before.asked) = (true, before.asked || fragment.asked);
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Merges the fragment's topic into the clause before, if it narrows what that searches: "patients on
 /// aspirin and atorvastatin", "with psoriasis and who take methotrexate". Conditions alone don't,
 /// because a record has one.
@@ -524,17 +556,6 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
     let goes_on = may_go_on && (before.patients || before.who || before.taking || fragment.taking);
     // "hypertension + amlodipine"
     let is_bare = before.has_only_topic() && !before.who && !before.count && !before.taking;
-    // "heart failure, on a beta blocker"
-    let is_taken = fragment.connector == Connector::Comma
-        && fragment.taking
-        && !fragment.who
-        && !fragment.count
-        && (is_bare || (before.patients && !before.has_data() && !before.taking && !before.count))
-        && fragment.has_only_topic()
-        && fragment.ids.is_empty()
-        && !fragment.compare
-        && !before.compare
-        && fragment.sentence == before.sentence;
     // "of the patients with psoriasis, who takes methotrexate"
     let chooses = before.of
         && (before.patients || before.who)
@@ -559,11 +580,6 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         && fragment.clinics.is_empty()
         && (fragment.patients || fragment.sentence == before.sentence);
     match (&mut before.topic, &fragment.topic) {
-        (Some(topic), Some(more)) if is_taken && more.has_medicine() && !topic.has_medicine() => {
-            topic.and(more);
-            (before.taking, before.asked) = (true, before.asked || fragment.asked);
-            true
-        }
         (Some(topic), Some(more)) if only_some => {
             topic.and(more);
             true

@@ -84,6 +84,17 @@ pub(super) fn split_fragments(
     Ok(found)
 }
 
+/// Returns the role of a word by the one before it: "more common", "same time". `None` if the pair has none of
+/// its own.
+fn role_of_pair(before: &str, shown: &str, role: WordRole) -> Option<WordRole> {
+    if role == WordRole::Both && is_one_of(before, "more most less mais menos") {
+        return Some(WordRole::Filler);
+    }
+    SIMULTANEOUS_PAIRS
+        .contains(&(before, shown))
+        .then_some(WordRole::Both)
+}
+
 /// Returns whether a word tells to whom patients belong: `are`, `frequentam`.
 fn is_being(piece: &TaggedPhrase) -> bool {
     const BEING: &str = "is are was were be being seen go goes attend attends attending visit visits belong belongs \
@@ -313,37 +324,16 @@ impl FragmentSplitter<'_> {
             self.negation = Some(piece.shown);
             return Ok(());
         }
-        // "more common"
-        if role == WordRole::Both && matches!(before, "more" | "most" | "less" | "mais" | "menos") {
+        if let Some(role) = role_of_pair(before, &piece.shown, role) {
             self.pieces.push(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(WordRole::Filler),
-                ..piece
-            });
-            return Ok(());
-        }
-        if SIMULTANEOUS_PAIRS.contains(&(before, &*piece.shown)) {
-            self.pieces.push(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(WordRole::Both),
+                tag: PhraseTag::Vocabulary(role),
                 ..piece
             });
             return Ok(());
         }
         match role {
-            // `mais` is also `more`: it compares before what is counted.
-            WordRole::Join if piece.shown == "mais" && self.pieces.iter().all(may_compare) => {
-                self.pieces.push(TaggedPhrase {
-                    tag: PhraseTag::Vocabulary(WordRole::More),
-                    ..piece
-                });
-                self.compares = true;
-                Ok(())
-            }
-            // `menos` is also `fewer`, where it doesn't leave anything out.
-            WordRole::Negation
-                if piece.shown == "menos"
-                    && !self.pieces.is_empty()
-                    && self.pieces.iter().all(may_compare) =>
-            {
+            // `mais` is also `more`, and `menos` also `fewer`: they compare before what is counted.
+            WordRole::Join | WordRole::Negation if self.is_comparative(&piece.shown) => {
                 self.pieces.push(TaggedPhrase {
                     tag: PhraseTag::Vocabulary(WordRole::More),
                     ..piece
@@ -390,6 +380,12 @@ impl FragmentSplitter<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Returns whether a Portuguese word compares, because only leading words stand before it.
+    fn is_comparative(&self, shown: &str) -> bool {
+        let may_compare = self.pieces.iter().all(may_compare);
+        may_compare && (shown == "mais" || shown == "menos" && !self.pieces.is_empty())
     }
 
     /// Returns whether the fragment tells that something holds at once, with a pair of words such as `same time`,
