@@ -135,7 +135,9 @@ fn points_at_patients(pieces: &[TaggedPhrase]) -> bool {
         is_one_of(&pair[0].shown, POINTERS) && is_role(&pair[1], &[Patients, OnePatient])
     };
     let asks_data = pieces.iter().any(|p| is_role(p, &[Record, Medication]));
-    asks_data && pieces.windows(2).any(is_pointed)
+    let is_object =
+        |p: &TaggedPhrase| is_term(p) || is_clinic(p) || matches!(p.tag, PhraseTag::Id(..));
+    asks_data && pieces.windows(2).any(is_pointed) && !pieces.iter().any(is_object)
 }
 
 /// Returns whether the word at `at` names what is asked for: "treatments of the patients with acne", but not
@@ -282,7 +284,6 @@ pub(super) fn read_roles(
             role => set_flags(&mut fragment, role),
         }
     }
-    fragment.pronoun |= !has_object && points_at_patients(pieces);
     read_positions(pieces, &mut fragment);
     // "cardiologia completa"
     let is_whole = |p: &TaggedPhrase| is_one_of(&p.shown, WHOLE);
@@ -310,6 +311,7 @@ fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
     if let (Some(record), Some(who)) = (position(WordRole::Record), position(WordRole::Who)) {
         fragment.all |= record < who;
     }
+    fragment.pronoun |= points_at_patients(pieces);
     fragment.both_last = term_at.is_some() && both_at > term_at;
     let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
     fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));
