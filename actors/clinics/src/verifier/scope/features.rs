@@ -2,10 +2,10 @@
 
 use super::hit::Address;
 use super::lexicon::Class;
-use super::sentence::Token;
+use super::sentence::{LABELLED, LINE, OPENS, Token};
 
 /// Number of different features. Features of the same hash share a weight.
-pub(super) const FEATURES: usize = 1 << 16;
+pub(super) const FEATURES: usize = 1 << 18;
 
 /// Origin of a part of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,8 @@ impl SentenceOrigin {
     pub const ALL: [Self; 2] = [Self::Answer, Self::Record];
 }
 
-/// Kinds of features, so that the same words in different roles have different weights.
+/// Kinds of features, so that the same words in different roles have different weights. The fitted weights
+/// depend on the numbers.
 #[derive(Clone, Copy)]
 enum Kind {
     Word = 1,
@@ -41,12 +42,22 @@ enum Kind {
     Length,
     /// Advice that the grammar found.
     Rule,
+    /// A word with which a clause opens, and the sign before it.
+    Opening,
+    /// The last letters of such a word, and the sign before it.
+    OpeningEnding,
+    /// The classes of such a word and of the next.
+    OpeningPair,
+    /// The last letters of a word.
+    Ending = 17,
 }
 
 /// Hash of the place before the first word and after the last.
 const EDGE: u32 = 1;
 /// Hash of all numbers.
 const NUMBER: u32 = 3;
+/// Number of last bytes of a word that tell its form, such as "ada" and "ing".
+const ENDING_BYTES: usize = 3;
 
 /// Calls `add` with the features of words of a sentence, each with the origin of sentences that have it;
 /// `None` if it is of both. One pass gives both, because most features don't depend on the origin.
@@ -57,6 +68,7 @@ pub(super) fn read(
     end: char,
     mut add: impl FnMut(Option<SentenceOrigin>, u32),
 ) {
+    let mut was_open = false;
     let (mut third, mut second, mut last, mut last_class) = (EDGE, EDGE, EDGE, 0);
     for (token, covered) in tokens.iter().zip(covered) {
         let word = word_hash(token.word);
@@ -72,6 +84,20 @@ pub(super) fn read(
         in_places(&mut add, Kind::ClassPair, |place| {
             [last_class, class, place]
         });
+        if was_open {
+            in_places(&mut add, Kind::OpeningPair, |place| {
+                [last_class, class, place]
+            });
+        }
+        let bytes = token.word.as_bytes();
+        let ending = hash(&bytes[bytes.len().saturating_sub(ENDING_BYTES)..]);
+        add(None, feature(Kind::Ending, [ending, 0, 0]));
+        was_open = token.has(OPENS);
+        if was_open {
+            let sign = u32::from(token.before & (LINE | LABELLED));
+            in_places(&mut add, Kind::Opening, |place| [word, place, sign]);
+            in_places(&mut add, Kind::OpeningEnding, |place| [ending, place, sign]);
+        }
         (third, second, last, last_class) = (second, last, word, class);
     }
     add(None, feature(Kind::Pair, [last, EDGE, 0]));
@@ -110,8 +136,12 @@ fn word_hash(word: &str) -> u32 {
     if word.starts_with(|c: char| c.is_ascii_digit()) {
         return NUMBER;
     }
-    word.bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    hash(word.as_bytes())
+}
+
+fn hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     })
 }
 
