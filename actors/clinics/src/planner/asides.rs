@@ -158,13 +158,13 @@ fn is_past(word: &str) -> bool {
 }
 
 /// Question with its segments.
-pub(super) struct Asides<'a> {
+pub(super) struct SegmentedQuestion<'a> {
     query: &'a SpelledQuery,
     tokens: Vec<QueryToken>,
     segments: Vec<Segment>,
 }
 
-impl<'a> Asides<'a> {
+impl<'a> SegmentedQuestion<'a> {
     pub fn read(
         query: &'a SpelledQuery,
         registry: &ClinicRegistry,

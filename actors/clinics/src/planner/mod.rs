@@ -45,7 +45,7 @@ use crate::plan::STEPS_MAX;
 use crate::plan::Step;
 use crate::plan::{ClinicRegistry, Counting, Plan};
 
-use asides::Asides;
+use asides::SegmentedQuestion;
 use clause::share_between;
 use phrases::RegistryPhrases;
 use reading::SpelledQuery;
@@ -153,7 +153,7 @@ impl Planner {
     /// If a word of it isn't known, it is planned without what may be an aside.
     fn rules_plan(&self, query: &str) -> Result<Plan, PlanRefusal> {
         let spelled = SpelledQuery::read(query, &self.registry, &self.names);
-        let asides = Asides::read(&spelled, &self.registry, &self.names);
+        let asides = SegmentedQuestion::read(&spelled, &self.registry, &self.names);
         let planned = |(rest, left_out): (SpelledQuery, Vec<String>)| {
             let mut plan = self.plan_of(&rest).ok()?;
             plan.reply.notes.extend(notes(Vec::new(), &left_out, &[]));
