@@ -25,6 +25,10 @@ use kit::{cpu_time, resident};
 use serde_json::value::RawValue;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
+// As in callboard's own program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Number of agents.
 const AGENTS: usize = 10_000;
 /// Calls in each of [`TICKS_PER_SECOND`] batches. A call is an exchange with a beginning and an end, and one within the

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use callboard_runtime::{LatencyCounts, OutcomeCounts};
+use callboard_runtime::LatencyCounts;
 
 use super::step::unix_ms;
 
@@ -47,23 +47,30 @@ impl Default for LastMinute {
 
 impl LastMinute {
     /// Counts calls that ended in the second of `ended_at`.
-    pub fn record(&mut self, ended_at: SystemTime, ended: &OutcomeCounts, failed: bool) {
+    pub fn record(&mut self, ended_at: SystemTime, calls: u64, failed: bool) {
+        if let Some(second) = self.second(ended_at) {
+            second.calls += calls;
+            second.failures += if failed { calls } else { 0 };
+        }
+    }
+
+    /// Adds the durations of calls that ended in the second of `ended_at`.
+    pub fn add_latencies(&mut self, ended_at: SystemTime, latencies: &LatencyCounts) {
+        if let Some(second) = self.second(ended_at) {
+            second.latencies.add(latencies);
+        }
+    }
+
+    fn second(&mut self, ended_at: SystemTime) -> Option<&mut Second> {
         let at = unix_ms(ended_at) / 1_000;
-        let Some(second) = self.seconds.get_mut((at % MINUTE_S) as usize) else {
-            return;
-        };
+        let second = self.seconds.get_mut((at % MINUTE_S) as usize)?;
         if second.at != at {
             *second = Second {
                 at,
                 ..Second::default()
             };
         }
-        let calls = ended.durations.count;
-        second.calls += calls;
-        second.failures += if failed { calls } else { 0 };
-        if let Some(latencies) = &ended.latencies {
-            second.latencies.add(latencies);
-        }
+        Some(second)
     }
 
     /// Returns rate and latency of the calls in the minute before `now`.

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 use agents::CallCounts;
 use callboard_message::CallId;
 use callboard_runtime::{
-    ExchangeCounts, ExchangeKind, NodeEvent, NodeEventOptions, NodeEventReader, NodeEventsTaken,
-    QuestionEvent, System, UpstreamChange, WaitingQuestion,
+    ExchangeCounts, ExchangeKind, LatencyCounts, NodeEvent, NodeEventOptions, NodeEventReader,
+    NodeEventsTaken, QuestionEvent, System, UpstreamChange, WaitingQuestion,
 };
 use calls::{CallTable, call_lines};
 use futures::future::join_all;
@@ -157,7 +157,7 @@ impl MonitorState {
             self.counts
                 .record(&series.agent, series.kind, calls, failed);
             if series.kind == ExchangeKind::Inbound {
-                self.last_minute.record(now, ended, failed);
+                self.last_minute.record(now, calls, failed);
             }
         }
     }
@@ -401,10 +401,12 @@ impl Monitor {
                 dropped = dropped_now;
                 self.forget_open();
             }
-            for counts in reader.take_counts().chunks(EVENTS_PER_TURN_MAX) {
+            let counted = reader.take_counts();
+            for counts in counted.series.chunks(EVENTS_PER_TURN_MAX) {
                 self.count(counts);
                 tokio::task::yield_now().await;
             }
+            self.add_latencies(&counted.inbound);
             self.sinks.lock().iter_mut().for_each(|sink| sink.flush());
             if self.announce(announced_at.elapsed()) {
                 announced_at = Instant::now();
@@ -438,6 +440,11 @@ impl Monitor {
     fn count(&self, counts: &[ExchangeCounts]) {
         let (mut state, now) = (self.state.lock(), SystemTime::now());
         counts.iter().for_each(|counts| state.count(counts, now));
+    }
+
+    fn add_latencies(&self, inbound: &LatencyCounts) {
+        let mut state = self.state.lock();
+        state.last_minute.add_latencies(SystemTime::now(), inbound);
     }
 
     /// Takes note that events were dropped.

@@ -4,8 +4,8 @@ use std::time::UNIX_EPOCH;
 
 use callboard_message::{FailureKind, Principal, PrincipalKind, TaskState, TraceContext};
 use callboard_runtime::{
-    Agent, AgentEvent, AgentRef, CallOrigin, Exchange, ExchangeEnd, Handlers, OTHER_SERIES,
-    PolicyRefusal, QuestionEnd, TaskStateChange,
+    Agent, AgentEvent, AgentRef, CallOrigin, Exchange, ExchangeEnd, Handlers, LatencyCounts,
+    OTHER_SERIES, PolicyRefusal, QuestionEnd, TaskStateChange,
 };
 
 use super::agents::{AGENTS_COUNTED_MAX, AGENTS_SHOWN_MAX};
@@ -42,6 +42,9 @@ impl NodeMonitor {
         if let NodeEvent::ExchangeEnded(end) = &event {
             let ended_at = end.exchange.began_at + end.duration;
             state.count(&ExchangeCounts::of(end), ended_at);
+            let mut latencies = LatencyCounts::default();
+            latencies.record(end.duration);
+            state.last_minute.add_latencies(ended_at, &latencies);
         }
         state.apply(event);
     }

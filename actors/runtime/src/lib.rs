@@ -66,12 +66,12 @@ pub use mail::{
     MemoryMailStore, NewMailMessage, RECEIPT_BATCH_MAX, ReceiptUpdate, StoredMailEvent,
 };
 pub use node_events::{
-    AgentEvent, CallOrigin, ContentFilter, DurationCounts, EVENT_CONTENT_BYTES_MAX,
-    EXCHANGE_DURATION_BOUNDS_MS, EXCHANGE_SERIES_MAX, EXCHANGES_RECORDED_PER_SECOND_DEFAULT,
-    Exchange, ExchangeCounts, ExchangeEnd, ExchangeKind, ExchangeSeries, LatencyCounts,
-    NODE_EVENTS_MAX_DEFAULT, NodeEvent, NodeEventOptions, NodeEventReader, NodeEvents,
-    NodeEventsTaken, OTHER_SERIES, OutcomeCounts, PolicyRefusal, QuestionEnd, QuestionEvent,
-    TaskStateChange, UpstreamChange,
+    AgentEvent, CallOrigin, ContentFilter, CountedExchanges, DurationCounts,
+    EVENT_CONTENT_BYTES_MAX, EXCHANGE_DURATION_BOUNDS_MS, EXCHANGE_SERIES_MAX,
+    EXCHANGES_RECORDED_PER_SECOND_DEFAULT, Exchange, ExchangeCounts, ExchangeEnd, ExchangeKind,
+    ExchangeSeries, LatencyCounts, NODE_EVENTS_MAX_DEFAULT, NodeEvent, NodeEventOptions,
+    NodeEventReader, NodeEvents, NodeEventsTaken, OTHER_SERIES, OutcomeCounts, PolicyRefusal,
+    QuestionEnd, QuestionEvent, TaskStateChange, UpstreamChange,
 };
 pub use policy::access::{
     ACCESS_ENTRY_BYTES_MAX, ACCESS_RULE_ENTRIES_MAX, ACCESS_RULES_MAX, APPROVAL_MINUTES_DEFAULT,

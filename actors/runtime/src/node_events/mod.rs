@@ -34,8 +34,8 @@ pub(crate) use hop::{Hop, HopStart};
 pub use pace::EXCHANGES_RECORDED_PER_SECOND_DEFAULT;
 pub(crate) use scope::{ExchangeScope, ExchangeStart, QuestionScope};
 pub use tally::{
-    DurationCounts, EXCHANGE_DURATION_BOUNDS_MS, EXCHANGE_SERIES_MAX, ExchangeCounts,
-    ExchangeSeries, LatencyCounts, OTHER_SERIES, OutcomeCounts,
+    CountedExchanges, DurationCounts, EXCHANGE_DURATION_BOUNDS_MS, EXCHANGE_SERIES_MAX,
+    ExchangeCounts, ExchangeSeries, LatencyCounts, OTHER_SERIES, OutcomeCounts,
 };
 
 /// Default capacity of a node's event stream, in events.
@@ -210,11 +210,11 @@ impl NodeEventReader {
 
     /// Returns the counts of exchanges that ended since the last call. The share of exchanges that are recorded is set by
     /// these calls, so call it about each 50 ms.
-    pub fn take_counts(&mut self) -> Vec<ExchangeCounts> {
+    pub fn take_counts(&mut self) -> CountedExchanges {
         let counts = self.events.tally.take();
         if let Some(max) = self.recorded_per_second {
             let (mut all, mut failed) = (Ended::default(), Ended::default());
-            for of in counts.iter().flat_map(|counts| &counts.outcomes) {
+            for of in counts.series.iter().flat_map(|counts| &counts.outcomes) {
                 let recorded = of.durations.count - of.unrecorded;
                 all.all += of.durations.count;
                 all.recorded += recorded - of.recorded_as_failed;

@@ -75,8 +75,6 @@ pub struct OutcomeCounts {
     pub(super) recorded_as_failed: u64,
     /// Durations of all.
     pub durations: DurationCounts,
-    /// Durations by finer buckets; `None` but for [`ExchangeKind::Inbound`].
-    pub latencies: Option<Box<LatencyCounts>>,
 }
 
 /// Counts of a series since the last reading.
@@ -86,6 +84,15 @@ pub struct ExchangeCounts {
     pub series: Arc<ExchangeSeries>,
     /// Exchanges by their outcome.
     pub outcomes: Vec<OutcomeCounts>,
+}
+
+/// Counts of all series since the last reading.
+#[derive(Debug, Default)]
+pub struct CountedExchanges {
+    /// Series with exchanges that ended.
+    pub series: Vec<ExchangeCounts>,
+    /// Durations of all exchanges of [`ExchangeKind::Inbound`].
+    pub inbound: LatencyCounts,
 }
 
 /// Number and sum of durations, and their numbers by bucket.
@@ -223,7 +230,7 @@ impl ExchangeCounts {
             recording: Recording::Whole,
         };
         let mut ended = EndedExchanges::default();
-        ended.record(series.kind, &counted);
+        ended.record(&counted);
         Self {
             series: Arc::new(series),
             outcomes: ended.by_outcome,
@@ -251,7 +258,7 @@ pub(crate) enum Recording {
 }
 
 impl EndedExchanges {
-    fn record(&mut self, kind: ExchangeKind, end: &CountedEnd) {
+    fn record(&mut self, end: &CountedEnd) {
         let same = |counts: &OutcomeCounts| {
             (counts.failure, counts.is_tool_error) == (end.failure, end.is_tool_error)
         };
@@ -260,7 +267,6 @@ impl EndedExchanges {
             self.by_outcome.push(OutcomeCounts {
                 failure: end.failure,
                 is_tool_error: end.is_tool_error,
-                latencies: (kind == ExchangeKind::Inbound).then(Box::default),
                 ..OutcomeCounts::default()
             });
             self.by_outcome.len() - 1
@@ -274,9 +280,6 @@ impl EndedExchanges {
             Recording::Failure => counts.recorded_as_failed += 1,
             Recording::Nothing => counts.unrecorded += 1,
         }
-        if let Some(latencies) = &mut counts.latencies {
-            latencies.record(end.duration);
-        }
     }
 }
 
@@ -288,6 +291,8 @@ pub(crate) struct ExchangeTally {
     series: RwLock<HashMap<u64, Arc<ExchangeSeries>, RandomState>>,
     /// Series with exchanges that ended since the last reading.
     changed: Mutex<Vec<Arc<ExchangeSeries>>>,
+    /// Durations of inbound exchanges that ended since the last reading.
+    inbound: Mutex<LatencyCounts>,
 }
 
 /// Series of an exchange in progress.
@@ -319,8 +324,11 @@ impl ExchangeTally {
             true => place.series,
             false => self.register(place.series, end),
         };
+        if series.kind == ExchangeKind::Inbound {
+            self.inbound.lock().record(end.duration);
+        }
         let mut ended = series.ended.lock();
-        ended.record(series.kind, end);
+        ended.record(end);
         if !std::mem::replace(&mut ended.is_listed, true) {
             drop(ended);
             self.changed.lock().push(series);
@@ -328,14 +336,17 @@ impl ExchangeTally {
     }
 
     /// Returns the counts since the last reading.
-    pub fn take(&self) -> Vec<ExchangeCounts> {
+    pub fn take(&self) -> CountedExchanges {
         self.forget_idle();
         let changed = std::mem::take(&mut *self.changed.lock());
         let counts = changed.into_iter().map(|series| {
             let outcomes = std::mem::take(&mut *series.ended.lock()).by_outcome;
             ExchangeCounts { series, outcomes }
         });
-        counts.collect()
+        CountedExchanges {
+            series: counts.collect(),
+            inbound: std::mem::take(&mut *self.inbound.lock()),
+        }
     }
 
     /// Forgets all series without an exchange in progress or uncounted if there are too many: they begin anew.
@@ -411,7 +422,7 @@ mod tests {
 
     /// Returns agent, tool, outcome and number of all counts.
     fn taken(tally: &ExchangeTally) -> Vec<String> {
-        let counts = tally.take().into_iter();
+        let counts = tally.take().series.into_iter();
         let lines = counts.flat_map(|ExchangeCounts { series, outcomes }| {
             let line = move |of: &OutcomeCounts| {
                 let (agent, tool) = (&series.agent, series.tool.as_deref());

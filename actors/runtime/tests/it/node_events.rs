@@ -268,7 +268,7 @@ fn exchanges_beyond_the_rate_are_counted() {
             }
             let recorded = std::iter::from_fn(|| reader.try_next()).count();
             let counts = reader.take_counts();
-            let outcomes = counts.iter().flat_map(|counts| &counts.outcomes);
+            let outcomes = counts.series.iter().flat_map(|counts| &counts.outcomes);
             let counted: u64 = outcomes.map(|of| of.durations.count).sum();
             (recorded, counted)
         };
