@@ -2,7 +2,7 @@
 
 use super::fragment::{Connector, Fragment};
 use super::phrases::extend_unique;
-use super::places::{begins_places, lists_places, place_between, place_contexts, places};
+use super::places::{begins_places, lists_places, place_contexts, places};
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
@@ -18,7 +18,6 @@ pub(super) fn share_between(
     clinics_total: usize,
 ) -> Result<Vec<Fragment>, PlanRefusal> {
     ask_before_ids(&mut fragments);
-    place_between(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
     let mut leaving_out = LeavingOut {
         clinics_total,
@@ -57,7 +56,6 @@ pub(super) fn share_between(
                 continue;
             }
             if repeats(&fragment, before)
-                || joins_taken(&fragment, before)
                 || narrows(&fragment, before)
                 || widens(&fragment, before)
                 || places(&fragment, before)
@@ -410,7 +408,6 @@ fn share_subject(fragment: &mut Fragment, next: &Fragment) {
             fragment.topic = next.topic.clone();
             fragment.clinics = next.clinics.clone();
             fragment.patients = next.patients;
-            fragment.who |= next.who;
             fragment.all |= next.all;
         }
     }
@@ -503,37 +500,6 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
         before.taking |= fragment.taking;
     }
     repeats
-}
-
-/// Merges a medicine behind a comma into the condition of the clause before: "heart failure, on a beta blocker".
-/// Returns `true` if it did.
-fn joins_taken(fragment: &Fragment, before: &mut Fragment) -> bool {
-    let is_bare = before.has_only_topic() && !before.who;
-    let is_search = is_bare || (before.patients && !before.has_data());
-    let is_taken = fragment.connector == Connector::Comma
-        && fragment.sentence == before.sentence
-        && fragment.taking
-        && fragment.has_only_topic()
-        && fragment.ids.is_empty()
-        && !fragment.who
-        && !fragment.count
-        && !fragment.compare;
-    match (&mut before.topic, &fragment.topic) {
-        (Some(topic), Some(more))
-            if is_taken
-                && is_search
-                && !before.taking
-                && !before.count
-                && !before.compare
-                && more.has_medicine()
-                && !topic.has_medicine() =>
-        {
-            topic.and(more);
-            (before.taking, before.asked) = (true, before.asked || fragment.asked);
-            true
-        }
-        _ => false,
-    }
 }
 
 /// Merges the fragment's topic into the clause before, if it narrows what that searches: "patients on

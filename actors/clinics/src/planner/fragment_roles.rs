@@ -125,21 +125,6 @@ fn is_distributive(pieces: &[TaggedPhrase], at: usize) -> bool {
     at > 0 && is_one_of(&pieces[at - 1].shown, "per by por") && !is_before_id(pieces, at)
 }
 
-/// Returns whether the words ask for data of patients found before: "the other medicines of that person".
-fn points_at_patients(pieces: &[TaggedPhrase]) -> bool {
-    const POINTERS: &str = "that those these this such said esse essa esses essas desse dessa desses dessas este esta estes \
-         estas deste desta destes destas aquele aquela aqueles aquelas daqueles daquelas";
-    use WordRole::{Medication, OnePatient, Patients, Record};
-    let is_role = |p: &TaggedPhrase, roles: &[WordRole]| matches!(&p.tag, PhraseTag::Vocabulary(role) if roles.contains(role));
-    let is_pointed = |pair: &[TaggedPhrase]| {
-        is_one_of(&pair[0].shown, POINTERS) && is_role(&pair[1], &[Patients, OnePatient])
-    };
-    let asks_data = pieces.iter().any(|p| is_role(p, &[Record, Medication]));
-    let is_object =
-        |p: &TaggedPhrase| is_term(p) || is_clinic(p) || matches!(p.tag, PhraseTag::Id(..));
-    asks_data && pieces.windows(2).any(is_pointed) && !pieces.iter().any(is_object)
-}
-
 /// Returns whether the word at `at` names what is asked for: "treatments of the patients with acne", but not
 /// "patients in treatment of acne".
 fn is_treatment_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
@@ -311,7 +296,6 @@ fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
     if let (Some(record), Some(who)) = (position(WordRole::Record), position(WordRole::Who)) {
         fragment.all |= record < who;
     }
-    fragment.pronoun |= points_at_patients(pieces);
     fragment.both_last = term_at.is_some() && both_at > term_at;
     let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
     fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));

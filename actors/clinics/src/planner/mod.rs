@@ -45,7 +45,7 @@ use crate::plan::STEPS_MAX;
 use crate::plan::Step;
 use crate::plan::{ClinicRegistry, Counting, Plan};
 
-use asides::SegmentedQuestion;
+use asides::without_asides;
 use clause::share_between;
 use phrases::RegistryPhrases;
 use reading::SpelledQuery;
@@ -153,28 +153,24 @@ impl Planner {
     /// If a word of it isn't known, it is planned without what may be an aside.
     fn rules_plan(&self, query: &str) -> Result<Plan, PlanRefusal> {
         let spelled = SpelledQuery::read(query, &self.registry, &self.names);
-        let asides = SegmentedQuestion::read(&spelled, &self.registry, &self.names);
-        let planned = |(rest, left_out): (SpelledQuery, Vec<String>)| {
-            let mut plan = self.plan_of(&rest).ok()?;
-            plan.reply.notes.extend(notes(Vec::new(), &left_out, &[]));
-            Some(plan)
-        };
-        if let Some(plan) = asides.without_told().and_then(planned) {
-            return Ok(plan);
-        }
         let refusal = match self.plan_of(&spelled) {
             Err(refusal) => refusal,
             Ok(plan) => return Ok(plan),
         };
         // What is refused for another reason stays refused.
-        if !refusal.may_be_of_aside() {
+        if !matches!(
+            refusal,
+            PlanRefusal::UnknownWord { .. } | PlanRefusal::SayWhat { .. }
+        ) {
             return Err(refusal);
         }
-        asides
-            .left_out()
-            .into_iter()
-            .find_map(planned)
-            .ok_or(refusal)
+        let readings = without_asides(&spelled, &self.registry, &self.names);
+        let mut plans = readings.into_iter().filter_map(|(rest, left_out)| {
+            let mut plan = self.plan_of(&rest).ok()?;
+            plan.reply.notes.extend(notes(Vec::new(), &left_out, &[]));
+            Some(plan)
+        });
+        plans.next().ok_or(refusal)
     }
 
     fn plan_of(&self, spelled: &SpelledQuery) -> Result<Plan, PlanRefusal> {

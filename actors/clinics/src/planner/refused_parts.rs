@@ -12,12 +12,6 @@ use super::term::TopicTerm;
 use super::topic::{SearchTopic, is_part_of_topic};
 use super::vocabulary::WordRole;
 
-/// Nouns of a purpose, which narrow no question.
-const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection presentation \
-     conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio passagem \
-     conferência conferencia aula aulas tese pesquisa estudo class lecture lesson seminar thesis study \
-     research talk visita inspeção inspecao apresentação apresentacao";
-
 impl FragmentSplitter<'_> {
     /// Refuses the fragment if a time, a number, or a comparison with one narrows what it asks for.
     /// Elsewhere these words are noted.
@@ -29,19 +23,11 @@ impl FragmentSplitter<'_> {
             let next = self.pieces.get(at + 1).map(|p| &p.tag);
             let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
             let filters = match piece.tag {
-                PhraseTag::Number => {
-                    asks && !of_clinics
-                        && !is_part_of_topic(&self.pieces, at)
-                        && !self.is_before_purpose(at)
-                }
+                PhraseTag::Number => asks && !of_clinics && !is_part_of_topic(&self.pieces, at),
                 PhraseTag::Vocabulary(WordRole::Time) => {
-                    asks && (!fragment.has_only_clinics() || fragment.who)
-                        && !self.is_purpose(at)
-                        && !self.is_present(at)
+                    asks && !fragment.has_only_clinics() && !self.is_purpose(at)
                 }
-                PhraseTag::Vocabulary(WordRole::Relative) => {
-                    asks && has_number && !self.is_before_purpose(at)
-                }
+                PhraseTag::Vocabulary(WordRole::Relative) => asks && has_number,
                 _ => continue,
             };
             if filters {
@@ -188,35 +174,13 @@ impl FragmentSplitter<'_> {
                 && fragment.ids.is_empty())
     }
 
-    /// Returns whether the word at `at` tells when something else than a patient's matter is, such as a meeting:
-    /// "the list, before the 9 o'clock meeting".
-    fn is_before_purpose(&self, at: usize) -> bool {
-        let is_before = |p: &TaggedPhrase| is_one_of(&p.shown, "before until till antes ate até");
-        let starts = self.pieces[..=at].iter().rposition(is_before);
-        let is_within = |start: usize| {
-            let ends = self.pieces[start..]
-                .iter()
-                .rposition(|p| is_one_of(&p.shown, PURPOSES));
-            ends.is_some_and(|end| start + end > at)
-        };
-        let is_object = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_) | PhraseTag::Id(..));
-        starts.is_some_and(|start| {
-            start > 0 && is_within(start) && !self.pieces[start..].iter().any(is_object)
-        })
-    }
-
-    /// Returns whether the word at `at` stands for the present, of patients that the clinics have: "how many
-    /// do we have today".
-    fn is_present(&self, at: usize) -> bool {
-        let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
-        is_one_of(&self.pieces[at].shown, "today hoje")
-            && at + 1 == self.pieces.len()
-            && (has("temos ha há existem") || has("we") && has("have"))
-    }
-
     /// Returns whether the word at `at` belongs to the purpose at the end of the fragment: "the list, for a lab
     /// check".
     fn is_purpose(&self, at: usize) -> bool {
+        const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection \
+             presentation conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio \
+             passagem conferência conferencia aula aulas tese pesquisa estudo class lecture lesson seminar thesis \
+             study research talk visita inspeção inspecao apresentação apresentacao";
         let is_for = |p: &TaggedPhrase| is_one_of(&p.shown, "for para pra");
         let Some(start) = self.pieces[..at].iter().rposition(is_for) else {
             return false;
@@ -349,47 +313,6 @@ impl FragmentSplitter<'_> {
         let found: Vec<usize> = (0..self.pieces.len()).filter(|at| qualifies(*at)).collect();
         for at in found {
             self.pieces[at].tag = PhraseTag::Vocabulary(WordRole::Qualifier);
-        }
-    }
-
-    /// Refuses a question of a patient's name, address or number alone: "the phone of CARD-001", "where does
-    /// CARD-001 live".
-    pub(super) fn refuse_identity(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
-        const LIVES: &str = "live lives living mora moram vive reside";
-        const CONDITIONS: &str = "condition conditions disease diseases diagnosis illness condicao condição doenca \
-             doença diagnostico diagnóstico";
-        let Some((_, id)) = fragment.ids.first() else {
-            return Ok(());
-        };
-        let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
-        let is_id = |at: usize| {
-            let piece = self.pieces.get(at);
-            piece.is_some_and(|p| matches!(p.tag, PhraseTag::Id(..)))
-        };
-        let is_of_record = self.pieces.iter().any(|p| {
-            use WordRole::{Dose, Medication, Record, Taking};
-            matches!(
-                p.tag,
-                PhraseTag::Term(_) | PhraseTag::Vocabulary(Record | Medication | Dose | Taking)
-            )
-        });
-        let asks_where = has("where onde");
-        let identity = self.pieces.iter().enumerate().find(|(at, p)| match p.tag {
-            PhraseTag::Vocabulary(WordRole::Identity) => true,
-            // "name CARD-001's condition", "the patient called CARD-001"
-            PhraseTag::Vocabulary(WordRole::NameCue) => {
-                (*at > 0 || p.shown != "name") && !is_id(at + 1)
-            }
-            _ => asks_where && is_one_of(&p.shown, LIVES),
-        });
-        match identity {
-            Some((_, piece)) if !is_of_record && !has(CONDITIONS) => {
-                Err(PlanRefusal::IdentityOfOne {
-                    word: piece.shown.clone(),
-                    id: id.clone(),
-                })
-            }
-            _ => Ok(()),
         }
     }
 

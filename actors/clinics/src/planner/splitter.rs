@@ -5,13 +5,13 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
-use super::phrases::{RegistryPhrases, extend_unique};
+use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
 use super::tokens::QueryToken;
 use super::topic::{SearchTopic, build_topic};
-use super::vocabulary::{WordRole, word_role};
+use super::vocabulary::WordRole;
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
@@ -49,7 +49,6 @@ pub(super) fn split_fragments(
         pieces: Vec::new(),
         sentence: 0,
         connector: Connector::Start,
-        also: None,
         negation: None,
         ignores: None,
         compares: false,
@@ -58,7 +57,6 @@ pub(super) fn split_fragments(
         refused_unless_asked: None,
     };
     let tokens = &without_retracted(&query.tokens, registry, names, &reading);
-    refuse_medicine_count(tokens)?;
     let mut at = 0;
     while at < tokens.len() {
         let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;
@@ -66,7 +64,6 @@ pub(super) fn split_fragments(
         if let Some(piece) = &mut piece {
             splitter.read_bare_number(piece);
             splitter.read_imperative(piece, tokens.get(at));
-            splitter.read_kind(piece, tokens.get(at));
             splitter.read_short_form(piece, tokens.get(at));
         }
         match piece {
@@ -79,78 +76,8 @@ pub(super) fn split_fragments(
         return Err(refusal);
     }
     let mut found = splitter.found;
-    refuse_joined_clinics(&found.fragments)?;
     found.fragments = without_empty(found.fragments);
     Ok(found)
-}
-
-/// Returns the role of a word by the one before it: "more common", "same time". `None` if the pair has none of
-/// its own.
-fn role_of_pair(before: &str, shown: &str, role: WordRole) -> Option<WordRole> {
-    if role == WordRole::Both && is_one_of(before, "more most less mais menos") {
-        return Some(WordRole::Filler);
-    }
-    SIMULTANEOUS_PAIRS
-        .contains(&(before, shown))
-        .then_some(WordRole::Both)
-}
-
-/// Returns whether a word tells to whom patients belong: `are`, `frequentam`.
-fn is_being(piece: &TaggedPhrase) -> bool {
-    const BEING: &str = "is are was were be being seen go goes attend attends attending visit visits belong belongs \
-         registered enrolled followed são sao é estão estao está esta vão vao frequentam frequenta seguidos seguidas \
-         atendidos atendidas acompanhados acompanhadas";
-    is_one_of(&piece.shown, BEING)
-}
-
-/// Refuses a question that selects by the number of medicines: "who takes more than one medicine".
-fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRefusal> {
-    const LEADS: [&str; 8] = [
-        "more than",
-        "fewer than",
-        "less than",
-        "at least",
-        "mais de",
-        "mais do que",
-        "menos de",
-        "pelo menos",
-    ];
-    const NUMERALS: &str = "one two three four five six seven eight nine ten um uma dois duas tres quatro cinco seis sete oito \
-                            nove dez";
-    let words: Vec<&str> = tokens
-        .iter()
-        .map(|token| token.as_word().map_or("", |word| word.folded.as_str()))
-        .collect();
-    for at in 0..words.len() {
-        let lead = LEADS.iter().find(|lead| {
-            let mut lead = lead.split(' ').zip(&words[at..]);
-            lead.clone().count() > 1 && lead.all(|(part, word)| part == *word)
-        });
-        let after = lead.map_or(0, |lead| at + lead.split(' ').count());
-        if let (Some(lead), Some([number, of, ..])) = (lead, words.get(after..))
-            && (is_one_of(number, NUMERALS) || number.bytes().all(|b| b.is_ascii_digit()))
-            && word_role(of) == Some(WordRole::Medication)
-        {
-            return Err(PlanRefusal::Filter((*lead).to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses the question who is a patient of two clinics at once: "which cardiology patients are also patients of
-/// dermatology". No clinic knows the ids of another.
-fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
-    for fragment in fragments.iter().filter(|f| f.also) {
-        let of_sentence = || fragments.iter().filter(|f| f.sentence == fragment.sentence);
-        let mut clinics = Vec::new();
-        of_sentence().for_each(|f| extend_unique(&mut clinics, &f.clinics));
-        let names_only_clinics =
-            of_sentence().all(|f| f.topic.is_none() && f.ids.is_empty() && f.left_out.is_none());
-        if clinics.len() > 1 && names_only_clinics && of_sentence().any(|f| f.patients || f.who) {
-            return Err(PlanRefusal::Join("also".to_owned()));
-        }
-    }
-    Ok(())
 }
 
 /// Returns whether a condition is told by those who have it: `hypertensives`, `epilépticos`.
@@ -214,8 +141,6 @@ pub(super) struct FragmentSplitter<'a> {
     pub pieces: Vec<TaggedPhrase>,
     pub sentence: usize,
     connector: Connector,
-    /// Whether a word such as `also` stands before the fragment, behind a form of `be` or not.
-    also: Option<bool>,
     /// Negation before the fragment.
     negation: Option<String>,
     /// Verb such as `ignore` earlier in the clause.
@@ -274,17 +199,6 @@ impl FragmentSplitter<'_> {
         }
     }
 
-    /// Reads a word for a kind before `of` as a filler: "some form of dermatitis".
-    fn read_kind(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
-        const KINDS: &str = "form forms sort sorts variety varieties variant stage degree type types forma formas \
-             tipo tipos variedade grau";
-        let next = next.and_then(QueryToken::as_word);
-        let is_before_of = next.is_some_and(|word| is_one_of(&word.folded, "of de da do"));
-        if is_before_of && is_one_of(&piece.shown, KINDS) {
-            piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
-        }
-    }
-
     /// Reads `depois de` as a comparison with a time, and `c` or `w` after patients as `com` or `with`.
     fn read_short_form(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
         let next = next.and_then(QueryToken::as_word);
@@ -324,16 +238,24 @@ impl FragmentSplitter<'_> {
             self.negation = Some(piece.shown);
             return Ok(());
         }
-        if let Some(role) = role_of_pair(before, &piece.shown, role) {
+        // "more common"
+        if role == WordRole::Both && matches!(before, "more" | "most" | "less" | "mais" | "menos") {
             self.pieces.push(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(role),
+                tag: PhraseTag::Vocabulary(WordRole::Filler),
+                ..piece
+            });
+            return Ok(());
+        }
+        if SIMULTANEOUS_PAIRS.contains(&(before, &*piece.shown)) {
+            self.pieces.push(TaggedPhrase {
+                tag: PhraseTag::Vocabulary(WordRole::Both),
                 ..piece
             });
             return Ok(());
         }
         match role {
-            // `mais` is also `more`, and `menos` also `fewer`: they compare before what is counted.
-            WordRole::Join | WordRole::Negation if self.is_comparative(&piece.shown) => {
+            // `mais` is also `more`: it compares before what is counted.
+            WordRole::Join if piece.shown == "mais" && self.pieces.iter().all(may_compare) => {
                 self.pieces.push(TaggedPhrase {
                     tag: PhraseTag::Vocabulary(WordRole::More),
                     ..piece
@@ -343,12 +265,6 @@ impl FragmentSplitter<'_> {
             }
             WordRole::Join if piece.shown == "plus" && !self.has_topic() => {
                 self.separate(false, Connector::Comma)
-            }
-            WordRole::Join if is_one_of(&piece.shown, "also também tambem") => {
-                let is_said = self.pieces.last().is_some_and(is_being);
-                self.separate(false, Connector::And)?;
-                self.also = Some(is_said);
-                Ok(())
             }
             WordRole::Join => self.separate(false, Connector::And),
             WordRole::Or => self.separate(false, Connector::Or),
@@ -382,29 +298,6 @@ impl FragmentSplitter<'_> {
         }
     }
 
-    /// Returns whether a Portuguese word compares, because only leading words stand before it.
-    fn is_comparative(&self, shown: &str) -> bool {
-        let may_compare = self.pieces.iter().all(may_compare);
-        may_compare && (shown == "mais" || shown == "menos" && !self.pieces.is_empty())
-    }
-
-    /// Returns whether the fragment tells that something holds at once, with a pair of words such as `same time`,
-    /// or of a person: "anyone seen in both".
-    fn is_at_once(&self) -> bool {
-        let is_person = |p: &TaggedPhrase| {
-            is_one_of(&p.shown, "any anyone anybody someone alguém alguem algum")
-        };
-        let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
-        let has = |fits: &dyn Fn(&TaggedPhrase) -> bool| self.pieces.iter().any(fits);
-        if has(&is_person) && has(&is_both) && has(&is_being) {
-            return true;
-        }
-        let is_pair = |pair: &[TaggedPhrase]| {
-            SIMULTANEOUS_PAIRS.contains(&(&*pair[0].shown, &*pair[1].shown))
-        };
-        self.pieces.windows(2).any(is_pair)
-    }
-
     fn has_topic(&self) -> bool {
         self.pieces
             .iter()
@@ -419,12 +312,6 @@ impl FragmentSplitter<'_> {
         if let Some(refusal) = stated {
             self.settle_statement(refusal, &fragment)?;
         }
-        let begins_being = self.pieces.first().is_some_and(is_being);
-        fragment.also = self
-            .also
-            .take()
-            .is_some_and(|is_said| is_said || begins_being)
-            || self.is_at_once();
         fragment.sentence = self.sentence;
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
@@ -485,9 +372,6 @@ impl FragmentSplitter<'_> {
             .as_ref()
             .is_some_and(SearchTopic::has_medicine);
         self.read_number_of_clinic(&mut fragment);
-        if !is_negated {
-            self.refuse_identity(&fragment)?;
-        }
         self.check_filters(&fragment)?;
         self.check_unknown(&fragment)?;
         if !fragment.ids.is_empty() {
@@ -534,11 +418,6 @@ impl FragmentSplitter<'_> {
                 p.tag == PhraseTag::Number && p.shown.bytes().all(|b| b.is_ascii_digit());
             is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
         };
-        // "patients seen before 2020"
-        let is_compared = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
-        if self.pieces.iter().any(is_compared) {
-            return;
-        }
         if !fragment.ids.is_empty() || fragment.topic.is_some() {
             return;
         }

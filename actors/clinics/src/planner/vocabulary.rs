@@ -113,14 +113,14 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          requerer pretender pegar cite confira descubra forneca fornecam requeiro",
         Verb,
     ),
-    ("what what's whats wat wot", What),
+    ("what what's whats", What),
     (
-        "many count counts number numbers headcount qts qtos qtas quantos quantas quanto quantidade numero total tally conte contar \
+        "many count counts number numbers headcount quantos quantas quanto quantidade numero total tally conte contar \
          contagem large",
         Count,
     ),
     (
-        "more fewer less most fewest bigger biggest larger largest smaller smallest longer longest shorter shortest maior menor compare compares comparing comparison versus vs comparar comparacao",
+        "more fewer most fewest bigger biggest larger largest smaller smallest longer longest shorter shortest maior menor compare compares comparing comparison versus vs comparar comparacao",
         More,
     ),
     ("than", Than),
@@ -149,8 +149,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Medication,
     ),
     (
-        "dose doses dosage dosages strength strengths frequencies schedules horario horarios frequency schedule dosing freq dosagem dosagens posologia frequencia \
-         route routes administration administracao",
+        "dose doses dosage dosages strength strengths horario horarios frequency schedule dosing freq dosagem dosagens posologia frequencia",
         Dose,
     ),
     (
@@ -250,7 +249,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ),
     (
         "address addresses phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
-         dob mobile mobiles cellphone telemovel telemoveis postcode zip cep passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
+         dob passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
          identidade identidades contact contacts contato contatos insurance nif",
         Identity,
     ),
@@ -313,7 +312,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          specifically particularly especially generally usually normally presently believe guess suppose assume \
          heard noticed confused unsure hence therefore thus however though although anyway otherwise meanwhile \
          somewhere anywhere everywhere anything something whatever whichever able ready glad happy excuse pardon \
-         wth u ur r n o'clock oclock teh hav hve wich primeiro primeira segundo terceiro terceira continua continuam segue \
+         wth u ur r n teh hav hve wich primeiro primeira segundo terceiro terceira continua continuam segue \
          permanece permanecem rapido rapida rapidinho urgente depressa imediatamente beleza blz tchau abraco \
          abracos grato grata atenciosamente cumprimentos saudacoes caro prezado prezados pessoal consegue consegues \
          conseguir consegui poderias podias pudesse acho creio penso imagino suponho aproximadamente exatamente \
@@ -324,7 +323,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
          auditing pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
-         side room constar consta constam constem estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
+         side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
 ];
