@@ -29,7 +29,7 @@ const RENEWED_SETTINGS: [&str; 3] = ["bearer_token", "bearer_token_env_var", HEA
 /// Name of the setting with the headers that are sent to an address.
 const HEADERS: &str = "headers";
 /// Name of the header with the credential.
-const AUTHORIZATION: &str = "Authorization";
+pub(crate) const AUTHORIZATION: &str = "Authorization";
 /// Word by which an entry for callboard is recognised in its name, command, arguments or address.
 #[cfg(feature = "cli")]
 pub(crate) const MENTION: &str = "callboard";

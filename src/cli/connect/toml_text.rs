@@ -7,7 +7,10 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use super::error::EditError;
-use crate::client_config::ServerSettings;
+use crate::client_config::{AUTHORIZATION, ServerSettings};
+
+/// Names of the tables with the headers of a server, in the configuration of Codex.
+const HEADER_TABLES: [&str; 2] = ["env_http_headers", "http_headers"];
 
 /// Value of a document, with its place in the text.
 type PlacedValue<'a> = Spanned<DeValue<'a>>;
@@ -40,6 +43,15 @@ pub(super) fn add_server(
     let entry = entry
         .as_table_mut()
         .ok_or_else(|| EditError::not_an_object(&settings.name))?;
+    let is_remote = settings.entry.contains_key("url");
+    if is_remote
+        && HEADER_TABLES
+            .iter()
+            .any(|table| has_credential(entry, table))
+    {
+        // It would be sent to the new address.
+        return Err(EditError::UnsupportedForm);
+    }
     for name in settings.replaced_settings() {
         entry.remove(name);
     }
@@ -56,6 +68,14 @@ pub(super) fn add_server(
         return Ok(Some(edited));
     }
     Err(EditError::UnsupportedForm)
+}
+
+fn has_credential(entry: &Table, headers: &str) -> bool {
+    let headers = entry.get(headers).and_then(Value::as_table);
+    headers.is_some_and(|headers| {
+        let mut names = headers.keys();
+        names.any(|name| name.eq_ignore_ascii_case(AUTHORIZATION))
+    })
 }
 
 /// Removes the server `name` of `section` from the text; `None` if the text doesn't have it.
@@ -370,6 +390,9 @@ mod tests {
             let error = add_server(text, &program()).unwrap_err();
             assert!(!error.to_string().contains("secret"), "{error}");
         }
+        let with_key =
+            "[mcp_servers.board]\nurl = \"u\"\nhttp_headers = { authorization = \"Bearer x\" }\n";
+        add_server(with_key, &remote()).unwrap_err();
         let none = remove_server(OTHERS, "mcp_servers", "board");
         assert_eq!(none.unwrap(), None);
     }

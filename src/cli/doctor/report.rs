@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::text::one_line;
+
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct DoctorCheck {
@@ -72,7 +74,9 @@ impl DoctorCheck {
 
     /// Formats the result as a line, and a second one with the remedy.
     fn to_text(&self) -> String {
-        let line = format!("{:8} {}: {}", self.level.as_str(), self.subject, self.found);
+        // Files of others may hold line breaks.
+        let found = one_line(&self.found, usize::MAX);
+        let line = format!("{:8} {}: {found}", self.level.as_str(), self.subject);
         match &self.remedy {
             Some(remedy) => format!("{line}\n{:8} remedy: {remedy}", ""),
             None => line,

@@ -22,8 +22,8 @@ use plan::{InitKind, InitPlan, MemberNames, NodeContents, UpstreamSource};
 
 /// Name of the key file of a mailroom's members, beside the topology file.
 const KEY_FILE: &str = "keys.toml";
-/// Permissions of a new topology file, before the process's umask: it names no secret.
-const TOPOLOGY_FILE_MODE: u32 = 0o644;
+/// Permissions of a new topology file: the command or URL of a server may hold a secret.
+const TOPOLOGY_FILE_MODE: u32 = 0o600;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct InitArguments {

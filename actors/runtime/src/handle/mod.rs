@@ -550,6 +550,10 @@ impl<M: Message> From<SendError<M>> for Failure {
     fn from(error: SendError<M>) -> Self {
         match error {
             SendError::Failed(failure) => failure,
+            // Peers get no names of Rust types.
+            SendError::NotHandled { name, .. } => {
+                Failure::not_found(format!("the agent has no handler for {name}"))
+            }
             other => Failure::new(other.kind(), other.to_string()),
         }
     }

@@ -22,6 +22,8 @@ pub const EXCHANGE_DURATION_BOUNDS_MS: [u64; 17] = [
 /// Maximum number of series of exchanges. Exchanges of further ones are counted under the name [`OTHER_SERIES`] until a
 /// reading has forgotten idle series.
 pub const EXCHANGE_SERIES_MAX: usize = 16_384;
+/// Number of series from which on a reading forgets idle ones, so that there is room until the next.
+const EXCHANGE_SERIES_KEPT: usize = EXCHANGE_SERIES_MAX / 4 * 3;
 /// Name of the agent of exchanges beyond [`EXCHANGE_SERIES_MAX`], and of tools that never answered.
 pub const OTHER_SERIES: &str = "other";
 /// Number of buckets of [`LatencyCounts`]. The bound of the last is above an hour.
@@ -351,7 +353,7 @@ impl ExchangeTally {
 
     /// Forgets all series without an exchange in progress or uncounted if there are too many: they begin anew.
     fn forget_idle(&self) {
-        if self.series.read().len() >= EXCHANGE_SERIES_MAX {
+        if self.series.read().len() >= EXCHANGE_SERIES_KEPT {
             let mut known = self.series.write();
             known.retain(|_, series| Arc::strong_count(series) > 1);
         }

@@ -332,10 +332,10 @@ impl RequestParams {
     /// Returns the trace context of the request: a child of the `traceparent` in `_meta`, else of
     /// that of its header, or a new trace (W3C, section 2.3).
     pub fn trace(&self) -> TraceContext {
-        let sent: Option<TraceContext> = self
-            .meta(MetaName::Traceparent)
-            .and_then(|sent| serde_json::from_str(sent.get()).ok());
-        let sent = sent.or(self.header_trace);
+        let sent: Option<TraceContext> = match self.meta(MetaName::Traceparent) {
+            Some(sent) => serde_json::from_str(sent.get()).ok(),
+            None => self.header_trace,
+        };
         sent.as_ref()
             .map_or_else(TraceContext::root, TraceContext::child)
     }

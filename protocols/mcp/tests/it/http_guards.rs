@@ -765,6 +765,7 @@ async fn traces_come_in_headers_too() {
         ("", parent("a"), Some("a")),
         (&*parent("b"), parent("a"), Some("b")),
         ("", "00-none".to_owned(), None),
+        ("00-none", parent("a"), None),
     ] {
         let mut meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
