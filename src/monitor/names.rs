@@ -9,12 +9,7 @@ use callboard_message::capabilities::{
     SubscribeResource, UnsubscribeResource,
 };
 use callboard_message::{FailureKind, Message as _};
-use callboard_runtime::CallOrigin;
-
-/// Bounds of the buckets of durations, in seconds, as the conventions for MCP advise.
-pub(crate) const DURATION_BOUNDS_S: [f64; 14] = [
-    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
-];
+use callboard_runtime::{CallOrigin, OTHER_SERIES};
 
 /// Protocol name of MCP in [`CallOrigin::protocol`].
 pub(crate) const PROTOCOL_MCP: &str = CallOrigin::MCP.protocol;
@@ -22,7 +17,7 @@ pub(crate) const PROTOCOL_MCP: &str = CallOrigin::MCP.protocol;
 pub(crate) const PROTOCOL_A2A: &str = CallOrigin::A2A.protocol;
 
 /// Value for a method that isn't known, and of a label that has too many values.
-pub(crate) const OTHER: &str = "other";
+pub(crate) const OTHER: &str = OTHER_SERIES;
 /// Method of a call of a tool.
 pub(crate) const TOOLS_CALL: &str = "tools/call";
 /// Outcome of an exchange that was answered.

@@ -10,7 +10,9 @@ mod span;
 use std::time::Duration;
 
 use callboard_message::log;
-use callboard_runtime::{Exchange, ExchangeEnd, ExchangeKind, NodeEvent, QuestionEnd};
+use callboard_runtime::{
+    EXCHANGE_DURATION_BOUNDS_MS, Exchange, ExchangeEnd, ExchangeKind, NodeEvent, QuestionEnd,
+};
 use http::ExportClient;
 use opentelemetry::metrics::{Histogram, Meter, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
@@ -30,6 +32,8 @@ pub(crate) use settings::TelemetrySettings;
 use super::EventSink;
 use super::names::{self, otel};
 
+/// Number of the node's bounds of durations that are below those that the conventions for MCP advise.
+const SHORT_BOUNDS: usize = 3;
 /// Instrumentation scope of spans and metrics.
 const SCOPE_NAME: &str = "callboard";
 /// Time for the last exports at shutdown, for traces and metrics each. What isn't sent by then is lost. Fixed.
@@ -58,6 +62,13 @@ pub(crate) enum TelemetryError {
     /// The HTTP client can't be created.
     #[error("the HTTP client of the OTLP exporter can't be created: {0}")]
     Client(#[from] reqwest::Error),
+}
+
+/// Returns the bounds of the buckets of durations, in seconds, as the conventions for MCP advise.
+fn advised_bounds_s() -> Vec<f64> {
+    let bounds = EXCHANGE_DURATION_BOUNDS_MS.iter().skip(SHORT_BOUNDS);
+    let seconds = bounds.map(|ms| Duration::from_millis(*ms).as_secs_f64());
+    seconds.collect()
 }
 
 /// Running export of traces and metrics.
@@ -212,7 +223,7 @@ impl OperationDurations {
                 .f64_histogram(name)
                 .with_unit("s")
                 .with_description(description)
-                .with_boundaries(names::DURATION_BOUNDS_S.to_vec())
+                .with_boundaries(advised_bounds_s())
                 .build()
         };
         Self {

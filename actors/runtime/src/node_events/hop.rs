@@ -7,7 +7,7 @@ use callboard_message::{CallId, FailureKind, Principal, TraceContext};
 
 use super::NodeEvents;
 use super::event::{CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent};
-use super::tally::{CountedEnd, Recording, SeriesName};
+use super::tally::{CountedEnd, RecordedPart, SeriesName};
 use crate::sync::Mutex;
 
 /// Handler of a message within a call, whose end is recorded as a local exchange.
@@ -53,9 +53,9 @@ impl Hop {
         let (events, start) = (open.events, open.start);
         let duration = open.began.elapsed();
         let recording = match failure {
-            _ if events.records(start.call) => Recording::Whole,
-            Some(_) if events.records_failure(start.call) => Recording::Failure,
-            _ => Recording::Nothing,
+            _ if events.records(start.call) => RecordedPart::Whole,
+            Some(_) if events.records_failure(start.call) => RecordedPart::Failure,
+            _ => RecordedPart::Nothing,
         };
         let agent = start.agent.as_deref().unwrap_or_default();
         let place = events.tally.find(&SeriesName {
@@ -72,7 +72,7 @@ impl Hop {
             recording,
         };
         events.tally.count(place, &counted);
-        if recording == Recording::Nothing {
+        if recording == RecordedPart::Nothing {
             return;
         }
         let exchange = Exchange {

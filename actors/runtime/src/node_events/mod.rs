@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use callboard_message::text::cut_bytes;
 use callboard_message::{CallId, TraceContext};
-use pace::{CallShare, Ended, Pace};
+use pace::{CallShare, EndedCount, RecordingPace};
 use tally::ExchangeTally;
 use tokio::sync::mpsc;
 
@@ -127,8 +127,8 @@ impl NodeEvents {
         Ok(NodeEventReader {
             receiver,
             events: self.clone(),
-            pace: Pace::default(),
-            failed_pace: Pace::default(),
+            pace: RecordingPace::default(),
+            failed_pace: RecordingPace::default(),
             recorded_per_second: options.recorded_per_second,
         })
     }
@@ -197,8 +197,8 @@ impl NodeEvents {
 pub struct NodeEventReader {
     receiver: mpsc::Receiver<NodeEvent>,
     events: Arc<NodeEvents>,
-    pace: Pace,
-    failed_pace: Pace,
+    pace: RecordingPace,
+    failed_pace: RecordingPace,
     recorded_per_second: Option<NonZeroU32>,
 }
 
@@ -213,7 +213,7 @@ impl NodeEventReader {
     pub fn take_counts(&mut self) -> CountedExchanges {
         let counts = self.events.tally.take();
         if let Some(max) = self.recorded_per_second {
-            let (mut all, mut failed) = (Ended::default(), Ended::default());
+            let (mut all, mut failed) = (EndedCount::default(), EndedCount::default());
             for of in counts.series.iter().flat_map(|counts| &counts.outcomes) {
                 let recorded = of.durations.count - of.unrecorded;
                 all.all += of.durations.count;

@@ -39,7 +39,7 @@ impl CallShare {
 
 /// Exchanges that ended between two readings.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ended {
+pub(super) struct EndedCount {
     /// Number of all.
     pub all: u64,
     /// Number of those that were recorded one by one.
@@ -48,15 +48,15 @@ pub(super) struct Ended {
 
 /// Number of exchanges that were recorded in the last second.
 #[derive(Default)]
-pub(super) struct Pace {
-    window: VecDeque<(Instant, Ended)>,
+pub(super) struct RecordingPace {
+    window: VecDeque<(Instant, EndedCount)>,
     recorded: u64,
 }
 
-impl Pace {
+impl RecordingPace {
     /// Takes note of exchanges that ended since the last call, and sets the share for the next ones: at the highest rate of the last
     /// second they use a part of what is left of `max` in a second.
-    pub fn adjust(&mut self, now: Instant, ended: Ended, max: u32, share: &CallShare) {
+    pub fn adjust(&mut self, now: Instant, ended: EndedCount, max: u32, share: &CallShare) {
         self.window.push_back((now, ended));
         self.recorded += ended.recorded;
         while let Some((at, gone)) = self.window.front().copied()
@@ -80,11 +80,11 @@ mod tests {
     /// second later all again. Method: rates in steps of 50 ms, and calls of which the share is counted.
     #[test]
     fn share_follows_the_rate() {
-        let (share, mut pace, began) = (CallShare::all(), Pace::default(), Instant::now());
+        let (share, mut pace, began) = (CallShare::all(), RecordingPace::default(), Instant::now());
         let mut second = |at: u32, exchanges: u64| -> u64 {
             let steps = (0..20).map(|step| {
                 let calls = (0..exchanges / 20).map(|_| CallId::generate());
-                let ended = Ended {
+                let ended = EndedCount {
                     all: exchanges / 20,
                     recorded: calls.filter(|call| share.has(*call)).count() as u64,
                 };
@@ -111,8 +111,8 @@ mod tests {
     /// Goal: what is beyond the limit isn't recorded. Method: one more than the limit at once, then the next call.
     #[test]
     fn nothing_is_recorded_beyond_the_limit() {
-        let (share, mut pace) = (CallShare::all(), Pace::default());
-        let ended = |count| Ended {
+        let (share, mut pace) = (CallShare::all(), RecordingPace::default());
+        let ended = |count| EndedCount {
             all: count,
             recorded: count,
         };

@@ -10,7 +10,7 @@ use super::NodeEvents;
 use super::event::{
     CallOrigin, Exchange, ExchangeEnd, ExchangeKind, NodeEvent, QuestionEnd, QuestionEvent,
 };
-use super::tally::{CountedEnd, Recording, SeriesName, SeriesPlace};
+use super::tally::{CountedEnd, RecordedPart, SeriesName, SeriesPlace};
 
 /// Facts about an exchange that begins.
 pub(crate) struct ExchangeStart<'a> {
@@ -144,9 +144,9 @@ impl Drop for ExchangeScope {
             is_tool_error: self.is_tool_error,
             duration,
             recording: match (&self.record, &exchange) {
-                (ExchangeRecord::Whole(_), _) => Recording::Whole,
-                (_, Some(_)) => Recording::Failure,
-                (_, None) => Recording::Nothing,
+                (ExchangeRecord::Whole(_), _) => RecordedPart::Whole,
+                (_, Some(_)) => RecordedPart::Failure,
+                (_, None) => RecordedPart::Nothing,
             },
         };
         self.events.tally.count(place, &counted);

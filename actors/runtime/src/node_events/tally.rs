@@ -30,7 +30,7 @@ pub const OTHER_SERIES: &str = "other";
 const LATENCY_BUCKETS: usize = 128;
 
 /// Names that the exchanges of a series have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Hash)]
 pub(crate) struct SeriesName<'a> {
     pub kind: ExchangeKind,
     pub origin: CallOrigin,
@@ -229,7 +229,7 @@ impl ExchangeCounts {
             failure: end.failure,
             is_tool_error: end.is_tool_error,
             duration: end.duration,
-            recording: Recording::Whole,
+            recording: RecordedPart::Whole,
         };
         let mut ended = EndedExchanges::default();
         ended.record(&counted);
@@ -245,12 +245,12 @@ pub(crate) struct CountedEnd {
     pub failure: Option<FailureKind>,
     pub is_tool_error: bool,
     pub duration: Duration,
-    pub recording: Recording,
+    pub recording: RecordedPart,
 }
 
 /// Part of an exchange that is recorded on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recording {
+pub(crate) enum RecordedPart {
     /// All of it, because its call belongs to the recorded share.
     Whole,
     /// Its end, because it failed.
@@ -278,9 +278,9 @@ impl EndedExchanges {
         };
         counts.durations.record(end.duration);
         match end.recording {
-            Recording::Whole => {}
-            Recording::Failure => counts.recorded_as_failed += 1,
-            Recording::Nothing => counts.unrecorded += 1,
+            RecordedPart::Whole => {}
+            RecordedPart::Failure => counts.recorded_as_failed += 1,
+            RecordedPart::Nothing => counts.unrecorded += 1,
         }
     }
 }
@@ -414,7 +414,7 @@ mod tests {
             failure,
             is_tool_error: false,
             duration: Duration::from_millis(2),
-            recording: Recording::Nothing,
+            recording: RecordedPart::Nothing,
         }
     }
 
