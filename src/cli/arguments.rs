@@ -117,6 +117,11 @@ impl AuthorityArguments {
 }
 
 impl CredentialArguments {
+    /// Returns whether one of the options was given.
+    pub(super) fn is_given(&self) -> bool {
+        !self.headers.is_empty() || self.key_env.is_some() || self.authorities.ca.is_some()
+    }
+
     /// Returns the TLS settings of a client, see [`AuthorityArguments::client_tls`].
     pub(super) fn client_tls(&self) -> Result<ClientTls, CommandError> {
         self.authorities.client_tls()

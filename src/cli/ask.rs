@@ -11,6 +11,7 @@ use callboard_runtime::AgentRef;
 use tokio::time::{Instant, timeout};
 
 use super::address::Address;
+use super::arguments::CredentialArguments;
 use super::mcp::print_result;
 use super::mcp::terminal::{TerminalCaller, ask_until, should_ask};
 use super::repl::EmbeddedNode;
@@ -24,6 +25,9 @@ use crate::node::NodeError;
 
 /// Default of `--timeout`, in seconds.
 const TIMEOUT_DEFAULT_S: u64 = 300;
+/// Error about credentials without an address.
+const CREDENTIALS_MISPLACED: &str =
+    "--key-env, --header and --ca are for an agent at an address: add --to URL";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AskArguments {
@@ -50,6 +54,8 @@ pub(super) struct AskArguments {
     /// With `--to`: limit for the whole call, questions included. The default is 300.
     #[arg(long, value_name = "SECONDS", requires = "to", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
+    #[command(flatten)]
+    credentials: CredentialArguments,
 }
 
 /// Arguments of `callboard send`, the old name of `callboard ask --to`.
@@ -78,6 +84,8 @@ struct AgentQuestion {
     json: bool,
     ask: bool,
     timeout: Duration,
+    /// Credentials for an agent at an address.
+    credentials: CredentialArguments,
 }
 
 /// Runs `callboard ask`.
@@ -91,6 +99,7 @@ pub(super) async fn run(arguments: AskArguments) -> CommandResult {
         json,
         ask,
         timeout,
+        credentials,
     } = arguments;
     match to {
         Some(to) => {
@@ -103,10 +112,12 @@ pub(super) async fn run(arguments: AskArguments) -> CommandResult {
                     json,
                     ask,
                     timeout,
+                    credentials,
                 },
             )
             .await
         }
+        None if credentials.is_given() => Err(CommandError::usage(CREDENTIALS_MISPLACED)),
         None => run_clinics(text, topology, purpose, json).await,
     }
 }
@@ -130,6 +141,7 @@ pub(super) async fn run_send(
             json,
             ask,
             timeout,
+            credentials: CredentialArguments::default(),
         },
     )
     .await
@@ -137,6 +149,9 @@ pub(super) async fn run_send(
 
 async fn run_to_agent(to: &str, agent: Option<String>, question: AgentQuestion) -> CommandResult {
     match Address::parse(to)? {
+        Address::File(_) if question.credentials.is_given() => {
+            Err(CommandError::usage(CREDENTIALS_MISPLACED))
+        }
         Address::File(file) => {
             let embedded = EmbeddedNode::resolve(Some(&file), agent, None)?;
             print_reply(
@@ -153,16 +168,11 @@ async fn run_to_agent(to: &str, agent: Option<String>, question: AgentQuestion) 
                 json,
                 ask,
                 timeout,
+                credentials,
             } = question;
             let url = Address::remote_url(&typed);
-            a2a::send(&a2a::A2aSendArguments::new(
-                url,
-                text,
-                timeout.as_secs(),
-                json,
-                ask,
-            ))
-            .await
+            let peer = a2a::PeerArguments::new(url, credentials, timeout.as_secs());
+            a2a::send(&a2a::A2aSendArguments::new(peer, text, json, ask)).await
         }
     }
 }

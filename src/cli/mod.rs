@@ -143,7 +143,7 @@ enum CliCommand {
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
     /// Copy a node's store to a new file, also while the node runs. The copy is a store itself: to restore, use it as one.
-    Backup(store::StoreFileArguments),
+    Backup(store::BackupArguments),
     /// Export the directory of agents of a node's store to a file, or import one.
     #[command(subcommand)]
     Directory(store::DirectoryCommand),

@@ -9,8 +9,12 @@ use clap::Subcommand;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED, output};
+use super::output::{self, RowPrinter};
+use super::{CommandError, CommandResult, EXIT_ANSWERED, EXIT_BLOCKED};
 use crate::config::{AgentDeclaration, Topology};
+
+/// Columns of the explanation.
+const COLUMNS: &str = "AGENT\tVERDICT\tREASON";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PolicyCommand {
@@ -34,7 +38,8 @@ pub(super) struct ExplainArguments {
     /// Purpose that the principal states.
     #[arg(long)]
     purpose: Option<String>,
-    /// Agent or upstream. Without it, each of the file.
+    /// Agent or upstream. Without it, each of the file, also those that don't have the tool, resource or prompt: no agent is
+    /// asked what it has.
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
     /// Tool, by the name that the agent itself gives it.
@@ -80,6 +85,7 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
             .collect(),
     };
     let rules = topology.access_rules();
+    let printer = RowPrinter::with_heading(asked.json, COLUMNS)?;
     let mut is_any_permitted = false;
     for agent in agents {
         let target = AccessTarget {
@@ -95,27 +101,44 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
             },
         };
         is_any_permitted |= decision.is_permitted;
-        match asked.json {
-            true => output::print_json(&json!({
-                "agent": agent, "permitted": decision.is_permitted, "rule": decision.rule,
-                "approvers": decision.approval.map(|terms| &terms.approvers),
-                "why": reason(&decision, rules.is_some()),
-            }))?,
-            false => {
-                let verdict = if decision.is_permitted {
-                    "permitted"
-                } else {
-                    "denied"
-                };
-                let why = reason(&decision, rules.is_some());
-                output::print_line(format_args!("{agent}\t{verdict}\t{why}"))?;
-            }
-        }
+        let why = reason(&decision, rules.is_some());
+        let object = json!({
+            "agent": agent, "permitted": decision.is_permitted, "rule": decision.rule,
+            "approvers": decision.approval.map(|terms| &terms.approvers),
+            "why": why,
+        });
+        printer.print_row(&object, || {
+            let verdict = if decision.is_permitted {
+                "permitted"
+            } else {
+                "denied"
+            };
+            format!("{agent}\t{verdict}\t{why}")
+        })?;
+    }
+    if asked.agent.is_none() && !asked.json {
+        print_unchecked(&asked);
     }
     Ok(match is_any_permitted {
         true => EXIT_ANSWERED,
         false => EXIT_BLOCKED,
     })
+}
+
+/// Notes that the listed agents weren't asked whether they have the tool, resource or prompt.
+fn print_unchecked(asked: &ExplainArguments) {
+    let items = [
+        ("tool", &asked.tool),
+        ("resource", &asked.resource),
+        ("prompt", &asked.prompt),
+    ];
+    for (kind, name) in items {
+        if let Some(name) = name {
+            output::print_note(format_args!(
+                "agents without a {kind} {name} are listed too, because none is asked what it has: name one with --agent"
+            ));
+        }
+    }
 }
 
 fn reason(decision: &AccessDecision<'_>, has_rules: bool) -> String {

@@ -14,7 +14,9 @@ use tokio::sync::oneshot;
 use super::{
     CommandResult, EXIT_ANSWERED, ServeArguments, StdioArguments, output, wait_for_interrupt,
 };
-use crate::config::{ConfigError, ConfigProblem, StoreDeclaration, Topology};
+use crate::config::{
+    CheckReport, ConfigError, ConfigProblem, Severity, StoreDeclaration, Topology,
+};
 use crate::examples;
 use crate::node::{
     AgentAddress, LISTENING_PREFIX, Node, NodeError, READY_LINE, TopologyWatcher,
@@ -145,13 +147,17 @@ async fn reload_on_change(watch: Option<TopologyWatcher>, node: &mut Node) {
 }
 
 async fn reload_node(file: &Path, node: &mut Node) -> Result<(), NodeError> {
-    let checked = Topology::check(file)?;
-    for problem in &checked.problems {
+    let CheckReport {
+        topology, problems, ..
+    } = Topology::check(file)?;
+    // The error of the reload names errors.
+    let warnings = problems
+        .iter()
+        .filter(|problem| problem.level == Severity::Warning);
+    for problem in warnings {
         tracing::warn!(%problem, "topology warning");
     }
-    let topology = checked
-        .topology
-        .ok_or_else(|| ConfigError::invalid(file, checked.problems))?;
+    let topology = topology.ok_or_else(|| ConfigError::invalid(file, problems))?;
     let done = node.reload(&topology).await?;
     tracing::info!(?done, "the topology was reloaded");
     Ok(())

@@ -88,9 +88,20 @@ impl StoreArguments {
     }
 }
 
-/// File to write or read, and the store.
+/// New file for a copy of a store.
 #[derive(Debug, clap::Args)]
-pub(super) struct StoreFileArguments {
+pub(super) struct BackupArguments {
+    /// File to create, a SQLite store. It must not exist; only its owner can read it.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    store: StoreArguments,
+}
+
+/// File of a directory to write or read, and the store.
+#[derive(Debug, clap::Args)]
+pub(super) struct DirectoryFileArguments {
+    /// JSON file of the directory, or `-` for standard output or input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -101,16 +112,14 @@ pub(super) struct StoreFileArguments {
 pub(super) enum DirectoryCommand {
     /// Write the directory to a new JSON file, or to standard output (`-`). Descriptions are
     /// exported unchanged.
-    Export(StoreFileArguments),
+    Export(DirectoryFileArguments),
     /// Add the agents of an exported file (`-`: standard input) to the directory. Other agents
     /// stay.
-    Import(StoreFileArguments),
+    Import(DirectoryFileArguments),
 }
 
 /// Copies the store and prints a summary.
-pub(super) async fn backup(
-    StoreFileArguments { file, store }: StoreFileArguments,
-) -> CommandResult {
+pub(super) async fn backup(BackupArguments { file, store }: BackupArguments) -> CommandResult {
     let report = store
         .with_store(async |visitor| visitor.backup(&file).await)
         .await?;
@@ -137,7 +146,7 @@ pub(super) async fn run_directory(command: DirectoryCommand) -> CommandResult {
     let wrong =
         |file: &Path, error| CommandError::failed(format_args!("{}: {error}", file.display()));
     match command {
-        DirectoryCommand::Export(StoreFileArguments { file, store }) => {
+        DirectoryCommand::Export(DirectoryFileArguments { file, store }) => {
             let text = store
                 .with_store(async |visitor| export_directory(&*visitor.notes()).await)
                 .await?;
@@ -146,7 +155,7 @@ pub(super) async fn run_directory(command: DirectoryCommand) -> CommandResult {
                 false => write_new_file(&file, &text).map_err(|error| wrong(&file, error))?,
             }
         }
-        DirectoryCommand::Import(StoreFileArguments { file, store }) => {
+        DirectoryCommand::Import(DirectoryFileArguments { file, store }) => {
             let text = read_file(&file).map_err(|error| wrong(&file, error))?;
             let imported = store
                 .with_store(async |visitor| import_directory(&*visitor.notes(), &text).await)

@@ -16,6 +16,7 @@ mod listener;
 mod listener_auth;
 mod lists;
 mod magictunnel;
+mod node;
 mod problem;
 mod read;
 mod renamed;
@@ -32,6 +33,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::ops::Range as Span;
 use std::path::Path;
+use std::time::Duration;
 
 use callboard_clinics::plan::{ClinicEntry, ClinicRegistry};
 use callboard_gateway::aggregate::{NameSeparator, PrefixMode};
@@ -39,6 +41,7 @@ use callboard_gateway::question_router::QuestionRouterOptions;
 use callboard_guardrail::CustomRule;
 use callboard_message::DataClass;
 use decode::decode_as;
+use node::NodeDeclaration;
 use problem::ProblemCollector;
 use read::{read_sections, read_text};
 use schemars::JsonSchema;
@@ -100,6 +103,8 @@ pub const TOPOLOGY_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Topology {
     /// The node's name.
     pub name: String,
+    /// Time that calls in progress have to complete when a listener closes. Default: 5 s.
+    pub drain_timeout: Duration,
     /// Agents to start, without upstreams.
     pub(crate) agents: Vec<Box<dyn AgentDeclaration>>,
     /// Descriptions of agents, upstreams and virtual servers by id, where the file has one.
@@ -480,7 +485,8 @@ impl Topology {
                 .map_or(0, |entry| entry.fingerprint),
         };
         Self {
-            name: sections.node_name,
+            drain_timeout: sections.node.drain_timeout(),
+            name: sections.node.name,
             agents: values(sections.agents),
             descriptions: sections.descriptions,
             upstreams: values(sections.upstreams),
@@ -557,18 +563,10 @@ impl McpDescription {
     }
 }
 
-/// The node (`[node]`).
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct NodeDeclaration {
-    /// Name of the node.
-    name: String,
-}
-
 /// All decoded declarations of a file.
 #[derive(Default)]
 struct ParsedSections {
-    pub(super) node_name: String,
+    pub(super) node: NodeDeclaration,
     tables: Vec<ParsedDeclaration<Box<dyn SectionDeclaration>>>,
     upstreams: Vec<ParsedDeclaration<UpstreamDeclaration>>,
     agents: Vec<ParsedDeclaration<Box<dyn AgentDeclaration>>>,

@@ -51,17 +51,20 @@ fn written_ids<'a>(
         .collect()
 }
 
-/// Returns the node's name; for a MagicTunnel file (`is_foreign`) without one, the default. `None`
-/// after a problem was reported.
-fn read_node_name(
+/// Returns the declaration of the node; for a MagicTunnel file (`is_foreign`) without one, that with the
+/// default name. `None` after a problem was reported.
+fn read_node(
     node: Option<ConfigTree>,
     is_foreign: bool,
     problems: &mut ProblemCollector<'_>,
-) -> Option<String> {
+) -> Option<NodeDeclaration> {
     match node {
-        Some(tree) => decode_table::<NodeDeclaration>(Some(tree), "[node]", problems)
-            .map(|node| node.value.name),
-        None if is_foreign => Some(magictunnel::NAME_DEFAULT.to_owned()),
+        Some(tree) => {
+            let node = decode_table::<NodeDeclaration>(Some(tree), "[node]", problems)?;
+            node.value.check(&node.tree, problems);
+            Some(node.value)
+        }
+        None if is_foreign => Some(NodeDeclaration::named(magictunnel::NAME_DEFAULT)),
         None => {
             problems.error(
                 None,
@@ -99,12 +102,12 @@ pub(super) fn read_sections(
     let of_agents = lists.iter().filter(|(section, _)| section.declares_agents);
     let written = of_agents.filter_map(|(_, tree)| tree.as_ref());
     let unread = written_ids(written, &foreign.upstreams);
-    let node_name = match (&other, take("node")) {
-        (Some(other), _) => Some(other.name.clone()),
-        (None, node) => read_node_name(node, is_foreign, problems),
+    let node = match (&other, take("node")) {
+        (Some(other), _) => Some(NodeDeclaration::named(&other.name)),
+        (None, node) => read_node(node, is_foreign, problems),
     };
     let mut sections = ParsedSections {
-        node_name: node_name.unwrap_or_default(),
+        node: node.unwrap_or_default(),
         tables: read_tables(&mut take, foreign.tables, problems),
         has_unnamed: is_misspelt || has_unnamed(&lists),
         ..ParsedSections::default()

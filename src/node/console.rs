@@ -63,7 +63,7 @@ impl NodeConsole {
         } = access_config(&listener, tokens.as_ref())?;
         let options = ListenOptions {
             workers: 1,
-            ..node.listen_options(&listener, tokens.as_ref())?
+            ..node.listen_options(topology, &listener, tokens.as_ref())?
         };
         let socket = node.bind_socket(bind)?;
         let address = socket.local_addr()?;

@@ -180,6 +180,7 @@ impl Node {
     /// files.
     pub(super) fn listen_options(
         &self,
+        topology: &Topology,
         listener: &ListenerDeclaration,
         tokens: Option<&Arc<TokenVerifier>>,
     ) -> Result<ListenOptions, NodeError> {
@@ -191,6 +192,7 @@ impl Node {
             .transpose()?;
         Ok(ListenOptions {
             tls,
+            drain_timeout: topology.drain_timeout,
             trusted_proxies: listener
                 .trusted_proxies
                 .iter()
@@ -327,7 +329,7 @@ impl Node {
         let kept = socket.try_clone()?;
         let scopes = ServedScopes::of(topology, listener);
         let tokens = token_verifier(listener, &self.issuers, scopes.clone())?;
-        let options = self.listen_options(listener, tokens.as_ref())?;
+        let options = self.listen_options(topology, listener, tokens.as_ref())?;
         let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
         let place = ListenerContext {
             node: self,
@@ -725,4 +727,33 @@ fn mcp_options(
         },
         ..default
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Goal: calls have the time that the file declares when a listener closes. Method: the options of a listener, without the
+    /// key and with it.
+    #[test]
+    fn listeners_drain_as_declared() {
+        actix_web::rt::System::new().block_on(async {
+            for (key, seconds) in [("", 5), ("drain_timeout_s = 60\n", 60)] {
+                let text = format!(
+                    "[node]\nname = \"n\"\n{key}[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n\
+                     [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nagent = \"echo\"\n"
+                );
+                let topology = Topology::parse(&text, false, Path::new("")).unwrap();
+                let node = Node::start_agents(&topology, Path::new("")).await.unwrap();
+                let options = node.listen_options(&topology, &topology.listeners[0], None);
+                assert_eq!(
+                    options.unwrap().drain_timeout,
+                    Duration::from_secs(seconds)
+                );
+                node.shutdown().await;
+            }
+        });
+    }
 }

@@ -143,6 +143,17 @@ async fn rules_shape_lists_and_calls() {
             "{question:?}"
         );
     }
+    // Nobody knows here which agents have a tool.
+    let of_all = ["--as", "bob", "--tool", "who"];
+    for (more, is_noted) in [
+        (&[][..], true),
+        (&["--agent", "one"], false),
+        (&["--json"], false),
+    ] {
+        let explained = home.run(&[&explain[..], &of_all, more].concat()).await;
+        let note = "agents without a tool who are listed too";
+        assert_eq!(explained.err.contains(note), is_noted, "{explained:?}");
+    }
     let absent = home.run(&[&explain[..], &["--as", "dave"]].concat()).await;
     assert!(
         absent.code == Some(2) && absent.err.contains("no key"),

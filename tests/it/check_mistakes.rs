@@ -86,6 +86,7 @@ async fn keys_are_named_alike() {
         &["mcp", "list", url][..],
         &["a2a", "card", url],
         &["agents", url],
+        &["ask", "hello", "--to", url],
         &["top", url, "--once"],
         &["mail", "members", "--url", url, "--as", "a"],
     ];
@@ -106,9 +107,25 @@ async fn keys_are_named_alike() {
             assert!(!refused.err.contains("1234"), "{refused:?}");
         }
     }
-    for &command in &commands[..3] {
+    for &command in &commands[..4] {
         let old = [command, &["--bearer-env", "NO_SUCH_KEY"]].concat();
         home.run(&old).await.with(2, "NO_SUCH_KEY");
+    }
+}
+
+/// Goal: a credential for nobody is a mistake. Method: each option of one with a question to the clinics, and to an agent of a file.
+#[tokio::test]
+async fn credentials_need_an_address() {
+    let home = Home::new();
+    for option in [
+        ["--key-env", "PATH"],
+        ["--header", "X-Trace: 1"],
+        ["--ca", "system"],
+    ] {
+        for question in [&["ask", "hello"][..], &["ask", "hello", "--to", "n.toml"]] {
+            let asked = home.run(&[question, &option].concat()).await;
+            asked.with(2, "add --to URL").printing(2, "");
+        }
     }
 }
 
@@ -128,4 +145,10 @@ async fn help_is_short() {
         assert!(!shown.out.contains(about_logs), "{shown:?}");
     }
     home.run(&["--help"]).await.quiet(0).has(&[about_logs]);
+    for (command, about_file) in [
+        (&["backup", "--help"][..], "File to create"),
+        (&["directory", "export", "--help"], "JSON file"),
+    ] {
+        home.run(command).await.quiet(0).has(&[about_file]);
+    }
 }

@@ -88,8 +88,8 @@ async fn good_topologies() {
     );
 }
 
-/// Goal: a node that runs is no error: its address is in use by a callboard node, and its store can be looked at. Method: before, while and after a node
-/// runs.
+/// Goal: a node that runs is as it should be: its addresses are its own, and its store can be looked at; another file with its address is warned of.
+/// Method: before, while and after a node runs; another file while it runs.
 #[tokio::test]
 async fn running_nodes() {
     let home = Home::new();
@@ -106,13 +106,20 @@ async fn running_nodes() {
 
     let (node, _) = serve(&home, &["n.toml"]).await;
     let while_running = doctor(&home, &text).await.quiet(0);
-    let served = format!(
+    let own = format!(
+        "ok       listener {address}: in use by the running node, callboard (process {})",
+        node.id()
+    );
+    let opens = store("opens, and has the schema of this version");
+    has_lines(&while_running, &[own, opens.clone()]);
+    home.write("other.toml", &text);
+    let other = home.run(&["doctor", "other.toml"]).await.quiet(0);
+    let others = format!(
         "warning  listener {address}: in use by callboard (process {}), a callboard node: perhaps another file's\n         \
          remedy: unless it runs this file, stop it, or write another port in `bind`",
         node.id()
     );
-    let opens = store("opens, and has the schema of this version");
-    has_lines(&while_running, &[served, opens.clone()]);
+    has_lines(&other, &[others]);
     end(node, &home).await;
 
     let after = doctor(&home, &text).await.quiet(0);

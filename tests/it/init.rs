@@ -192,6 +192,7 @@ async fn pipes_are_not_asked() {
         (
             &["--server", "sh -c 'exec cat'", "--listen", "127.0.0.1:4711"][..],
             &[
+                "id = \"server\"",
                 "command = [\"sh\", \"-c\", \"exec cat\"]",
                 "bind = \"127.0.0.1:4711\"",
             ][..],
@@ -203,7 +204,11 @@ async fn pipes_are_not_asked() {
                 "--listen",
                 "[::1]:0",
             ],
-            &["url = \"https://host.example/mcp\"", "bind = \"[::1]:0\""],
+            &[
+                "id = \"host\"",
+                "url = \"https://host.example/mcp\"",
+                "bind = \"[::1]:0\"",
+            ],
         ),
         (
             &["--kind", "agents", "--listen", "127.0.0.1:65535"],

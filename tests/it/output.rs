@@ -1,7 +1,9 @@
 use std::process::Stdio;
 
 use crate::kit::clinics::{host, nobody};
+use crate::kit::gateway::{end, serve};
 use crate::kit::{Finished, Home, ended, soon};
+use crate::repl::pty::Terminal;
 
 /// Goal: a reader that goes away ends nothing with a panic. Method: `demo` into `head -1`; its output, its errors, its
 /// folders.
@@ -68,4 +70,37 @@ async fn the_log_is_plain_or_json() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(line["level"].is_string(), "{line}");
     }
+}
+
+/// Topology with one agent, served over A2A.
+const ECHO: &str = "[node]\nname = \"n\"\n[[agent]]\nkind = \"model\"\nid = \"echo\"\nprovider = \"echo\"\n\
+    [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nagent = \"echo\"\n";
+
+/// Goal: a table has a heading at a terminal, and none through a pipe. Method: tables with a row and without any, at both.
+#[tokio::test]
+async fn tables_have_headings() {
+    let home = Home::new();
+    let (node, listening) = serve(&home, &[&home.write("echo.toml", ECHO)]).await;
+    let explain = [
+        "policy",
+        "explain",
+        "--topology",
+        "echo.toml",
+        "--as",
+        "token:a",
+    ];
+    let list = ["a2a", "list", &*listening[0].1];
+    for (command, heading) in [
+        (&explain[..], &["AGENT", "VERDICT", "REASON"][..]),
+        (&list, &["ID", "STATE", "CONTEXT", "UPDATED"]),
+    ] {
+        let piped = home.run(command).await.quiet(0);
+        assert!(!piped.out.contains(heading[0]), "{piped:?}");
+        let mut terminal = Terminal::run(&home, command, "xterm");
+        for name in heading {
+            terminal.sees(name);
+        }
+        terminal.ends();
+    }
+    end(node, &home).await;
 }

@@ -185,6 +185,11 @@ async fn a_broken_file_is_refused() {
     complaint(&home, "`era` can't be `ancient`").await;
     edit(&home, &format!("{good}keys = \"no_such_keys\"\n"));
     complaint(&home, "there is no key file").await;
+    let logged = fs::read_to_string(home.path("stderr")).unwrap();
+    assert!(
+        !logged.contains("topology warning"),
+        "an error is logged once: {logged}"
+    );
     assert_eq!(said(&session.call("who").await), "one");
     assert_eq!(
         reloaded(

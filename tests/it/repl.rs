@@ -6,7 +6,7 @@ use crate::kit::{Finished, Home, Running, ended, soon};
 use pty::{Terminal, free_ports};
 
 mod killed;
-mod pty;
+pub mod pty;
 mod unasked;
 mod warned;
 

@@ -55,14 +55,16 @@ impl fmt::Debug for StoreLocation {
 }
 
 impl StoreLocation {
-    /// Returns the file path, or the database URL without user and password.
+    /// Returns the file path, or the database URL without user, password and options.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Sqlite(path) => path.display().to_string(),
             Self::Postgres { url, .. } => {
+                let host = url.host_str().unwrap_or("(socket)");
+                let port = url.port().map(|port| format!(":{port}"));
                 format!(
-                    "postgres://{}{}",
-                    url.host_str().unwrap_or("(socket)"),
+                    "postgres://{host}{}{}",
+                    port.unwrap_or_default(),
                     url.path()
                 )
             }
@@ -358,7 +360,7 @@ impl StoreOptions {
         self
     }
 
-    /// Returns the file path, or the database URL without user and password.
+    /// Returns the file path, or the database URL without user, password and options.
     pub fn place(&self) -> String {
         self.location.place()
     }

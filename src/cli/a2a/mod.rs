@@ -148,16 +148,10 @@ pub(super) async fn run(command: A2aCommand) -> CommandResult {
 }
 
 impl A2aSendArguments {
-    /// Returns the arguments for sending a text to the agent at `url`.
-    pub(super) fn new(url: String, text: String, timeout: u64, json: bool, ask: bool) -> Self {
-        let agent = PeerArguments {
-            url,
-            timeout,
-            json,
-            ..PeerArguments::default()
-        };
+    /// Returns the arguments for sending a text to an agent.
+    pub(super) fn new(agent: PeerArguments, text: String, json: bool, ask: bool) -> Self {
         Self {
-            agent,
+            agent: PeerArguments { json, ..agent },
             text: Some(text),
             ask,
             ..Self::default()

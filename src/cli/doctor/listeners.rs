@@ -2,14 +2,15 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 
 use super::keys::check_private_key;
 use super::port_owner::PortOwner;
 use super::report::DoctorCheck;
 use crate::config::{ConsoleDeclaration, ListenerTlsDeclaration, Topology};
 
-/// Checks whether each address can be bound.
-pub(super) fn check_addresses(topology: &Topology) -> Vec<DoctorCheck> {
+/// Checks whether each address can be bound, or is in use by a node of the topology file `file`.
+pub(super) fn check_addresses(topology: &Topology, file: &Path) -> Vec<DoctorCheck> {
     let listeners = topology.listeners.iter();
     let listeners = listeners.flat_map(|listener| {
         let grpc = listener.grpc_bind.into_iter();
@@ -20,21 +21,24 @@ pub(super) fn check_addresses(topology: &Topology) -> Vec<DoctorCheck> {
     let console = console.map(|console| ("console", console.bind));
     listeners
         .chain(console)
-        .map(|(kind, address)| check_address(&format!("{kind} {address}"), address))
+        .map(|(kind, address)| check_address(&format!("{kind} {address}"), address, file))
         .collect()
 }
 
-fn check_address(subject: &str, address: SocketAddr) -> DoctorCheck {
+fn check_address(subject: &str, address: SocketAddr, file: &Path) -> DoctorCheck {
     match TcpListener::bind(address) {
         Ok(_) => DoctorCheck::ok(subject, "the address is free"),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => used_address(subject, address),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => used_address(subject, address, file),
         Err(error) => unusable_address(subject, &error),
     }
 }
 
 /// Returns the result for an address at which a process listens.
-fn used_address(subject: &str, address: SocketAddr) -> DoctorCheck {
+fn used_address(subject: &str, address: SocketAddr, file: &Path) -> DoctorCheck {
     match PortOwner::find(address) {
+        Some(owner) if owner.is_callboard() && owner.was_started_with(file) => {
+            DoctorCheck::ok(subject, format!("in use by the running node, {owner}"))
+        }
         Some(owner) if owner.is_callboard() => DoctorCheck::warning(
             subject,
             format!("in use by {owner}, a callboard node: perhaps another file's"),

@@ -70,7 +70,7 @@ async fn check_all(arguments: &DoctorArguments) -> Result<Vec<DoctorCheck>, Conf
     }
     if let (Some(file), Some(topology)) = (file, &declared) {
         let state = arguments.state.as_deref().or(file.parent());
-        checks.extend(listeners::check_addresses(topology));
+        checks.extend(listeners::check_addresses(topology, file));
         checks.extend(listeners::check_certificates(topology));
         checks.extend(keys::check_key_files(topology));
         checks.extend(upstreams::check_upstreams(topology).await);

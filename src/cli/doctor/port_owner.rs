@@ -1,9 +1,10 @@
 //! Process that listens at an address, found in `/proc`. Elsewhere than on Linux none is found.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Tables of the TCP sockets of this machine, for IPv4 and IPv6.
@@ -47,6 +48,23 @@ impl PortOwner {
     pub(super) fn is_callboard(&self) -> bool {
         let own = program_of(Path::new("/proc/self"));
         [PROGRAM_NAME, &own].contains(&&*self.program)
+    }
+
+    /// Returns whether an argument of the process is the path of `file`, from its working directory.
+    pub(super) fn was_started_with(&self, file: &Path) -> bool {
+        let process = Path::new("/proc").join(self.process.to_string());
+        let (Ok(file), Ok(folder), Ok(command)) = (
+            fs::canonicalize(file),
+            fs::read_link(process.join("cwd")),
+            fs::read(process.join("cmdline")),
+        ) else {
+            return false;
+        };
+        let mut arguments = command.split(|byte| *byte == 0).skip(1);
+        arguments.any(|argument| {
+            let named = fs::canonicalize(folder.join(OsStr::from_bytes(argument)));
+            named.is_ok_and(|named| named == file)
+        })
     }
 }
 

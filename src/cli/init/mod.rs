@@ -2,6 +2,7 @@
 
 mod plan;
 mod questions;
+mod server_id;
 mod template;
 
 use std::borrow::Cow;
@@ -34,7 +35,7 @@ pub(super) struct InitArguments {
     #[arg(long, value_parser = one_of_names(InitKind::ALL.iter().map(|kind| (kind.as_str(), *kind))))]
     kind: Option<InitKind>,
     /// First MCP server of a gateway: its URL, or its command line as one argument, for example "npx -y SERVER". The default
-    /// is `example`, a server that comes with callboard.
+    /// is `example`, a server that comes with callboard. Its id in the file is the name in the command or URL, or `server`.
     #[arg(long, value_name = "SERVER", value_parser = UpstreamSource::parse)]
     server: Option<UpstreamSource>,
     /// Id of the first agent. The default is `assistant`.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::plan::{
     EXAMPLE_SERVER, InitPlan, MAILROOM_ID, MemberNames, NodeContents, UpstreamSource,
 };
+use super::server_id::server_id;
 use super::{CommandError, KEY_FILE};
 use crate::cli::connect::location::own_program;
 
@@ -32,7 +33,9 @@ const CONSOLE: &str = "
 pub(super) fn render(plan: &InitPlan) -> Result<String, CommandError> {
     let (first, second) = (plan.listen, plan.second_listen());
     Ok(match &plan.contents {
-        NodeContents::Gateway { server } => gateway(&server_keys(server)?, first),
+        NodeContents::Gateway { server } => {
+            gateway(&quote(&server_id(server)), &server_keys(server)?, first)
+        }
         NodeContents::Agents { agent } => agents(&quote(agent), first, second),
         NodeContents::Mail { members } => mail(members, first, second),
     })
@@ -73,7 +76,7 @@ fn this_program() -> Result<String, CommandError> {
     path.map_err(|_| failed("it isn't UTF-8"))
 }
 
-fn gateway(server_keys: &str, listen: SocketAddr) -> String {
+fn gateway(server_id: &str, server_keys: &str, listen: SocketAddr) -> String {
     format!(
         "\
 # A gateway before MCP servers, written by `callboard init`.
@@ -85,7 +88,7 @@ name = \"gateway\"
 # An MCP server. `command` is a program with its arguments, and `url = \"https://…\"` in its place a server elsewhere. It is
 # started, or connected to, when a client uses it first.
 [[upstream]]
-id = \"server\"
+id = {server_id}
 {server_keys}
 # Questions that the server may ask during a call. It may ask none without these lines.
 # supports_sampling = true       # it may ask for a language model

@@ -299,6 +299,10 @@ mod tests {
             at(Some("postgres://u@localhost/db")).unwrap(),
             "postgres://localhost/db"
         );
+        assert_eq!(
+            at(Some("postgres://u@127.0.0.1:5433/db?sslmode=disable")).unwrap(),
+            "postgres://127.0.0.1:5433/db"
+        );
         assert_eq!(at(Some("memory")), None);
     }
 }

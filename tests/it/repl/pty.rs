@@ -1,4 +1,4 @@
-//! The REPL at a terminal, and through a pipe.
+//! Commands at a terminal, such as the REPL.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -12,12 +12,17 @@ use crate::kit::{Home, SOON};
 /// Time for a process to end before it is killed, in milliseconds.
 const END_MS: u64 = 20_000;
 
-/// A person's terminal with the REPL in it. What is written to it loses its escape codes; it ends with this.
+/// A person's terminal with a command in it. What is written to it loses its escape codes; it ends with this.
 pub struct Terminal(PtySession);
 
 impl Terminal {
     /// Starts `callboard repl ARGUMENTS` at a terminal of the kind `term`.
     pub fn start(home: &Home, arguments: &[&str], term: &str) -> Self {
+        Self::run(home, &[&["repl"], arguments].concat(), term)
+    }
+
+    /// Starts `callboard ARGUMENTS` at a terminal of the kind `term`.
+    pub fn run(home: &Home, arguments: &[&str], term: &str) -> Self {
         let mut command = callboard(home, arguments);
         command.env("TERM", term);
         let wait = u64::try_from(SOON.as_millis()).unwrap();
@@ -102,7 +107,6 @@ fn read(spelled: &str) -> String {
 fn callboard(home: &Home, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
     command
-        .arg("repl")
         .args(arguments)
         .env_clear()
         .env("RUST_BACKTRACE", "1");

@@ -1,13 +1,17 @@
 //! Verification of an audit chain, without I/O. Rows are passed in by pages, in order. Memory use
 //! is constant except for the anchor's lines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
+
+use callboard_message::encode_hex;
+use callboard_message::time::format_rfc3339;
 
 use super::checkpoint::{
     Anchor, ChainHash, Checkpoint, CheckpointFault, GENESIS_HASH, PublicKeys, chain_hash,
 };
 use super::entry_line::{CUT_EVENT, ParsedCut, ParsedLine};
+use crate::sql::from_unix_ms;
 
 /// Audit row as read from the store.
 #[derive(Debug, Clone)]
@@ -72,6 +76,20 @@ pub enum AuditFault {
         /// Number of the entry that the anchor's checkpoint covers.
         number: u64,
     },
+    /// The anchor file has two checkpoints of one entry with different hashes: the chain was signed
+    /// twice from there on, as after the restore of an older store beside a newer anchor.
+    #[error(
+        "entry {number}: the anchor file has two checkpoints of it, {} and {}: an older store was restored and \
+         continued. Keep the store that it replaced, and put the anchor file from the time of the backup in place of this one",
+        .anchors[0], .anchors[1]
+    )]
+    Forked {
+        /// Number of the first entry with two checkpoints.
+        number: u64,
+        /// Both checkpoints, in the order of the file: hash in hexadecimal, ` of `, and the time of
+        /// the signature (RFC 3339).
+        anchors: [String; 2],
+    },
     /// Entries at the end of the chain are missing.
     #[error("entry {}: it and all others up to {expected} are missing at the end of the chain", .last.saturating_add(1))]
     Truncated {
@@ -98,6 +116,7 @@ impl AuditFault {
             | Self::BadCheckpoint { number }
             | Self::UnknownKey { number, .. }
             | Self::NotAnchored { number }
+            | Self::Forked { number, .. }
             | Self::Uncounted { number } => *number,
             Self::Truncated { last, .. } => last.saturating_add(1),
         }
@@ -162,7 +181,8 @@ pub(crate) struct ChainBounds {
 /// Verification of one audit chain in progress.
 pub(crate) struct ChainVerifier<'a> {
     keys: &'a PublicKeys,
-    anchored: HashMap<u64, &'a Checkpoint>,
+    anchored: BTreeMap<u64, &'a Checkpoint>,
+    fork: Option<AnchorFork<'a>>,
     ends: ChainBounds,
     last: u64,
     hash: ChainHash,
@@ -183,7 +203,7 @@ impl<'a> ChainVerifier<'a> {
         keys: &'a PublicKeys,
         anchor: &'a Anchor,
     ) -> Self {
-        let anchored = anchor.of(chain).map(|line| (line.number, line)).collect();
+        let (anchored, fork) = read_anchored(anchor.of(chain));
         let report = ChainReport {
             chain: chain.to_owned(),
             first: ends.first,
@@ -196,6 +216,7 @@ impl<'a> ChainVerifier<'a> {
         let mut check = Self {
             keys,
             anchored,
+            fork,
             last: 0,
             hash: GENESIS_HASH,
             cuts,
@@ -325,11 +346,24 @@ impl<'a> ChainVerifier<'a> {
         self.report.fault = fault;
     }
 
+    /// Compares the last verified entry with the anchor. A fork is also reported if its entry was
+    /// removed after its retention.
     fn check_anchor(&mut self) {
-        let told = self.anchored.get(&self.last);
-        if self.report.fault.is_none() && told.is_some_and(|told| told.hash != self.hash) {
-            self.report.fault = Some(AuditFault::NotAnchored { number: self.last });
+        if self.report.fault.is_some() {
+            return;
         }
+        let fork = self.fork.filter(|[first, _]| first.number <= self.last);
+        let told = self.anchored.get(&self.last);
+        self.report.fault = match (fork, told) {
+            (Some([first, second]), _) => Some(AuditFault::Forked {
+                number: first.number,
+                anchors: [first, second].map(anchor_text),
+            }),
+            (None, Some(told)) if told.hash != self.hash => {
+                Some(AuditFault::NotAnchored { number: self.last })
+            }
+            (None, _) => None,
+        };
     }
 
     /// Ends the verification after the last page. Returns the report, and the removals that this
@@ -344,7 +378,10 @@ impl<'a> ChainVerifier<'a> {
         } = self.ends;
         self.report.last = self.last;
         if self.report.fault.is_none() {
-            let anchored = self.anchored.keys().copied().max().unwrap_or_default();
+            let anchored = self
+                .anchored
+                .last_key_value()
+                .map_or(0, |(number, _)| *number);
             let expected = counted.max(last).max(last_checkpoint).max(anchored);
             if expected > self.last {
                 self.report.fault = Some(AuditFault::Truncated {
@@ -359,6 +396,31 @@ impl<'a> ChainVerifier<'a> {
         }
         (self.report, self.cuts)
     }
+}
+
+/// Two checkpoints of one number with different hashes.
+type AnchorFork<'a> = [&'a Checkpoint; 2];
+
+/// Returns the first checkpoint of each number, and the fork at the lowest number that has one.
+fn read_anchored<'a>(
+    lines: impl Iterator<Item = &'a Checkpoint>,
+) -> (BTreeMap<u64, &'a Checkpoint>, Option<AnchorFork<'a>>) {
+    let mut anchored = BTreeMap::new();
+    let mut fork: Option<AnchorFork<'a>> = None;
+    for line in lines {
+        let first: &'a Checkpoint = anchored.entry(line.number).or_insert(line);
+        let is_lowest = fork.is_none_or(|[forked, _]| line.number < forked.number);
+        if first.hash != line.hash && is_lowest {
+            fork = Some([first, line]);
+        }
+    }
+    (anchored, fork)
+}
+
+/// Formats a checkpoint of the anchor for [`AuditFault::Forked`].
+fn anchor_text(checkpoint: &Checkpoint) -> String {
+    let at = format_rfc3339(from_unix_ms(checkpoint.at_ms));
+    format!("{} of {at}", encode_hex(&checkpoint.hash))
 }
 
 /// Checks removals across chains and returns the reports: of all chains, or only of the `wanted`

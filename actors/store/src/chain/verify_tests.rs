@@ -259,6 +259,45 @@ fn rewriting_needs_the_key() {
     assert_eq!(named, Some(AuditFault::BadCheckpoint { number: 6 }));
 }
 
+/// Goal: two hashes of one entry in the anchor are reported, with both, also if the entry was removed after its
+/// retention; a repeated line isn't. Method: repeat the anchor; add another hash of 6 and of 9; remove entries.
+#[test]
+fn forks_of_the_anchor_are_found() {
+    let mut kept = Kept::good();
+    kept.anchor = kept.anchor.repeat(2);
+    assert_eq!(kept.fault(), None);
+
+    for number in [9, 6] {
+        let other = Checkpoint::sign("c", number, &[7; 32], 9_000, &kept.key);
+        kept.anchor = format!("{}\n{}", other.anchor_line(), kept.anchor);
+    }
+    let forked = |kept: &Kept| match kept.fault() {
+        Some(AuditFault::Forked { number, anchors }) => (number, anchors),
+        other => panic!("{other:?}"),
+    };
+    let (number, anchors) = forked(&kept);
+    let [first, second] = [[7_u8; 32].as_slice(), kept.at(6).hash.as_slice()].map(encode_hex);
+    assert_eq!(number, 6);
+    assert_eq!(
+        anchors,
+        [
+            format!("{first} of 1970-01-01T00:00:09.000Z"),
+            format!("{second} of 1970-01-01T00:00:05.000Z")
+        ]
+    );
+    let told = kept.report(4).to_string();
+    assert!(
+        told.contains(&first)
+            && told.contains(&second)
+            && told.contains("anchor file from the time of the backup"),
+        "{told}"
+    );
+
+    kept.rows.drain(..9);
+    kept.checkpoints.retain(|number, _| *number == 9);
+    assert_eq!(forked(&kept).0, 6);
+}
+
 /// Goal: missing entries are detected. Method: remove the first, one in the middle, the last with
 /// and without the counters; all; the beginning up to a checkpoint, and past one.
 #[test]

@@ -149,6 +149,30 @@ async fn a_cut_chain_stays_cut() {
     opened.end().await;
 }
 
+/// Goal: a store that was restored beside a newer anchor and continued isn't valid, though each of its checkpoints is in
+/// the anchor. Method: copy a closed store, run on, restore the copy, sign an entry of the same number as before.
+#[tokio::test]
+async fn a_restored_store_forks_the_chain() {
+    let mut opened = in_file(|options| options).await;
+    opened.sql.close().await;
+    let copy = opened.folder().join("copy.sqlite");
+    fs::copy(opened.file(), &copy).unwrap();
+    opened.restart().await;
+    opened.sql.close().await;
+    assert_eq!(visited(&opened).await.fault, None);
+
+    fs::copy(&copy, opened.file()).unwrap();
+    opened.restart().await;
+    opened.sql.close().await;
+    let fault = visited(&opened).await.fault;
+    // The first run has the entries 1 and 2, each later one the entries 3 and 4.
+    assert!(
+        matches!(fault, Some(AuditFault::Forked { number: 3, .. })),
+        "{fault:?}"
+    );
+    opened.end().await;
+}
+
 /// Goal: an export verifies like the store, without it. Method: export, verify with the public keys
 /// and the anchor; change a byte, remove a line, cut the end; a file that isn't an export.
 #[tokio::test]
