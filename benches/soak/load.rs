@@ -9,7 +9,7 @@ use callboard::mail::client::MailClient;
 use callboard::message::mail::{
     DeliveryState, MailDirection, MemberId, MessageHistory, SendMessage,
 };
-use rand::Rng;
+use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 

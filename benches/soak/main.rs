@@ -28,7 +28,7 @@ use ledger::{Ledger, Totals};
 use load::{Clients, Load};
 use meter::{Meter, OpenFiles, released_files, settled_files};
 use node::Site;
-use rand::Rng;
+use rand::RngExt;
 use tokio::time::sleep;
 
 /// Greatest slope of resident memory, in MiB a minute.

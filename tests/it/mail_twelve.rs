@@ -9,7 +9,7 @@ use callboard::message::mail::{
     BroadcastMessage, DeliveryState, MailEvent, MemberId, MessageHistory, NumberedMailEvent,
 };
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
 use crate::kit::mail::Office;

@@ -14,7 +14,7 @@ use callboard_runtime::Context;
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::{Stream, StreamExt, TryStreamExt, future};
 use parking_lot::Mutex;
-use rand::Rng;
+use rand::RngExt;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Certificate, Client, ClientBuilder, Response, redirect};
 use tokio::time::{Instant, timeout};

@@ -15,7 +15,7 @@ use callboard_rpc::http1::{
     self, BodyError, ClientResponse, ConnectFailure, Connector, NetError, RequestTarget,
 };
 use futures::StreamExt;
-use rand::Rng;
+use rand::RngExt;
 use reqwest::Method;
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,

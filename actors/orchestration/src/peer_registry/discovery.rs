@@ -11,7 +11,7 @@ use callboard_message::{Failure, Message as _, MessageSpec, RawObject};
 use callboard_runtime::AgentRef;
 use futures::future::{join, join_all};
 use futures::{StreamExt, stream};
-use rand::Rng;
+use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;

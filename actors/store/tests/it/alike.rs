@@ -5,7 +5,7 @@ use callboard_message::{Failure, Principal, Question, TaskState};
 use callboard_runtime::*;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use serde_json::value::RawValue;
 
 use crate::kit::{seed, stores};

@@ -3,7 +3,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 
 use crate::kit::{Child, Opened, in_database, in_file, of_parent};
 use ledger::Ledger;

@@ -7,7 +7,7 @@ use callboard_runtime::*;
 use callboard_store::{AuditFilter, SqlStore};
 use futures::StreamExt;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 

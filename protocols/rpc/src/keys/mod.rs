@@ -13,8 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::{PATIENT_SCOPE_PREFIX, Principal, PrincipalKind};
 use parking_lot::Mutex;
-use rand::TryRngCore;
-use rand::rngs::OsRng;
+use rand::TryRng;
+use rand::rngs::SysRng;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 use sha2::{Digest, Sha256};
@@ -412,7 +412,7 @@ fn push_entry(keys: &mut Vec<KeyEntry>, entry: KeyEntry) -> Result<(), KeyError>
 
 fn new_key() -> Result<Zeroizing<String>, KeyError> {
     let mut bytes = Zeroizing::new([0u8; KEY_BYTES]);
-    OsRng
+    SysRng
         .try_fill_bytes(bytes.as_mut())
         .map_err(|_| KeyError::Random)?;
     let mut key = Zeroizing::new(String::with_capacity(KEY_CHARS));

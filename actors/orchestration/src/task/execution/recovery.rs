@@ -5,7 +5,7 @@ use std::time::Duration;
 use callboard_message::text::cut_chars;
 use callboard_message::{Elicitation, Failure, FailureKind, Progress, RawObject};
 use callboard_runtime::AuditEntry;
-use rand::Rng;
+use rand::RngExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

@@ -7,7 +7,7 @@ use callboard_runtime::*;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 
 use super::letter;
 use crate::kit::{seed, stores};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use callboard_rpc::{
     ClientTls, EgressError, PostOutcome, WebhookClient, WebhookClientError, WebhookClientOptions,
 };
-use rand::Rng;
+use rand::RngExt;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::ExposeSecret;
 use tokio::time::sleep;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::Principal;
 use hmac::{Hmac, Mac};
 use parking_lot::Mutex;
-use rand::RngCore;
+use rand::Rng;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
