@@ -62,6 +62,8 @@ mod check_mistakes;
 mod completions;
 // `callboard connect`: entries in configuration files of applications, everything else left as it was.
 mod connect;
+// Pages of the documentation: commands, files, programs and links exist.
+mod docs;
 // `callboard doctor`: each finding with its remedy.
 mod doctor;
 // `callboard init`: each kind of file passes the check and is served.
@@ -156,6 +158,8 @@ mod tls;
 mod tool_pins;
 // Topology files: what they come to.
 mod topology;
+// MCP and A2A servers in axum, and in tower alone.
+mod tower_mount;
 // The console over HTTP: who may see and do what, sessions, the event stream.
 mod console;
 // `callboard top`: views of a node's console as text, as JSON and at a terminal.

@@ -139,11 +139,11 @@ struct Manifest {
     table: Table,
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn files(wanted: impl Fn(&Path) -> bool) -> Vec<File> {
+pub(crate) fn files(wanted: impl Fn(&Path) -> bool) -> Vec<File> {
     let hidden_or_built = |name: &str| {
         (name.starts_with('.') && name != ".ci" && name != ".cargo") || name == "target"
     };

@@ -1,8 +1,10 @@
 //! Tasks of this repository: `cargo xtask` lists them.
 
 mod bench;
+mod book;
 mod command;
 mod conformance;
+mod container;
 mod evaluation;
 mod examples;
 mod features;
@@ -13,6 +15,7 @@ mod limits;
 mod long;
 mod peers;
 mod postgres;
+mod release;
 mod size;
 mod tally;
 mod tck;
@@ -58,8 +61,13 @@ usage: cargo xtask TASK
                        files here, or of any revision
   limits               writes docs/limits.md from the doc comments of the limits
   evaluation           writes docs/evaluation.md and its figures: what `callboard eval all` measures
+  book                 the documentation site, in target/book. Links to files outside of docs/ lead to CALLBOARD_FILES_URL/PATH;
+                       without that variable they are plain text
   features             writes docs/features.md from the lines `Rows:` above the tests
   fixture              stores and key files as this version writes them, for the tests of later versions: before each release
+  image                lays out the image of packaging/Dockerfile in target/image: a static binary, and the public authorities
+  release              what a release consists of, in target/release-files: compiles each package as it will be downloaded, builds
+                       the archive for Linux on x86-64 and the image
   deny                 licences, duplicates and sources of all dependencies";
 
 fn main() -> ExitCode {
@@ -91,6 +99,9 @@ fn main() -> ExitCode {
         ["evaluation"] => evaluation::write(),
         ["features"] => features::write(),
         ["size", options @ ..] => size::run(options),
+        ["image"] => release::image_folder().map(|folder| println!("{}", folder.display())),
+        ["release"] => release::release(),
+        ["book"] => tools::mdbook().and_then(|mdbook| book::build(&mdbook)),
         ["deny"] => tools::deny(),
         _ => {
             eprintln!("{USAGE}");

@@ -27,6 +27,11 @@ const NODE_PACKAGES: &[&str] = &[
     "playwright-core@1.65.1",
     "axe-core@4.14.1",
 ];
+/// Versions of the applications with an MCP client that are Node packages. Each has one package a platform with a native program.
+const CLAUDE_CODE_VERSION: &str = "2.1.332";
+const CODEX_VERSION: &str = "0.171.0";
+/// Package with VS Code's own JSON schema of its file of MCP servers.
+const VS_CODE_SCHEMA: &str = "@codingame/monaco-vscode-api@37.6.1";
 /// A Python environment: its folder, and its packages.
 type PythonEnvironment = (&'static str, &'static [&'static str]);
 /// As few as their packages agree to: most packages are here at two versions.
@@ -108,21 +113,17 @@ impl Peers {
         let mut packages = vec![node];
         packages.extend(NODE_PACKAGES.iter().map(|package| (*package).to_owned()));
         unless_installed(&peers.home.join("node"), &packages, |folder| {
-            tools::npm()?;
-            let mut install = program(
-                "npm",
-                &[
-                    "install",
-                    "--no-audit",
-                    "--no-fund",
-                    "--no-package-lock",
-                    "--prefix",
-                ],
-            );
-            install.arg(folder).args(&packages);
-            run(install)
+            npm_install(folder, &packages, &[])
         })?;
         Ok(peers)
+    }
+
+    /// Installs the large Node packages: 0.9 GB on disk.
+    fn node_heavy(&self) -> Outcome {
+        let packages = node_packages_heavy()?;
+        unless_installed(&self.home.join("node-heavy"), &packages, |folder| {
+            npm_install(folder, &packages, &["--ignore-scripts"])
+        })
     }
 
     /// Those in Python, too, a language model, reverse proxies, and a browser.
@@ -170,17 +171,8 @@ impl Peers {
         ];
         unless_installed(&self.home.join("llm"), &packages, |folder| {
             // Its scripts would look for compilers, its options are builds for graphics cards.
-            let how = [
-                "install",
-                "--no-audit",
-                "--no-fund",
-                "--no-package-lock",
-                "--ignore-scripts",
-                "--omit=optional",
-            ];
-            let mut install = program("npm", &how);
-            install.arg("--prefix").arg(folder).args(&packages);
-            run(install)
+            let options = ["--ignore-scripts", "--omit=optional"];
+            npm_install(folder, &packages, &options)
         })?;
         let (python, _) = PYTHON_ENVIRONMENTS[0];
         unless_installed(
@@ -204,7 +196,7 @@ impl Peers {
 
     /// The Node that was installed with them.
     pub fn node(&self) -> Outcome<PathBuf> {
-        let (name, _) = node_platform()?;
+        let name = format!("node-{}", node_platform()?);
         Ok(self.modules().join(name).join("bin").join("node"))
     }
 
@@ -234,7 +226,8 @@ pub fn install() -> Outcome {
 
 /// Installs the heavy ones, and runs their tests.
 pub fn heavy() -> Outcome {
-    let (peers, (variable, tests)) = (Peers::none(), HEAVY);
+    let (peers, (variable, tests)) = (Peers::with_node()?, HEAVY);
+    peers.node_heavy()?;
     peers.python(PYTHON_ENVIRONMENTS_HEAVY)?;
     tools::pebble()?;
     let mut test = cargo(&[
@@ -297,6 +290,21 @@ pub fn unless_installed(
     fs::write(stamp, list).map_err(|e| cannot("written to", e))
 }
 
+/// Installs Node packages into a folder.
+fn npm_install(folder: &Path, packages: &[String], options: &[&str]) -> Outcome {
+    tools::npm()?;
+    let mut install = program(
+        "npm",
+        &["install", "--no-audit", "--no-fund", "--no-package-lock"],
+    );
+    install
+        .args(options)
+        .arg("--prefix")
+        .arg(folder)
+        .args(packages);
+    run(install)
+}
+
 /// Installs into a Python environment, unless told where else.
 fn pip(environment: &Path) -> Command {
     let python = environment.join("bin").join("python");
@@ -329,10 +337,21 @@ fn engine_platform() -> Outcome<&'static str> {
 
 /// The package of Node for this machine, with its version.
 fn node_package() -> Outcome<String> {
-    node_platform().map(|(name, version)| format!("{name}@{version}"))
+    node_platform().map(|platform| format!("node-{platform}@{NODE_VERSION}"))
 }
 
-fn node_platform() -> Outcome<(String, &'static str)> {
+/// Returns the large Node packages for this machine, under names that are the same on every platform.
+fn node_packages_heavy() -> Outcome<Vec<String>> {
+    let platform = node_platform()?;
+    Ok(vec![
+        format!("claude-code@npm:@anthropic-ai/claude-code-{platform}@{CLAUDE_CODE_VERSION}"),
+        format!("codex@npm:@openai/codex@{CODEX_VERSION}-{platform}"),
+        VS_CODE_SCHEMA.to_owned(),
+    ])
+}
+
+/// Returns the system and the processor of this machine as names of Node packages have them: `linux-x64` for example.
+fn node_platform() -> Outcome<String> {
     let os = match std::env::consts::OS {
         "macos" => "darwin",
         os => os,
@@ -342,7 +361,7 @@ fn node_platform() -> Outcome<(String, &'static str)> {
         "aarch64" => "arm64",
         other => return Err(format!("no package holds Node for {other}")),
     };
-    Ok((format!("node-{os}-{machine}"), NODE_VERSION))
+    Ok(format!("{os}-{machine}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::conformance::{self, Side};
 use crate::peers::{self, Peers};
 use crate::postgres::{self, Postgres};
 use crate::tally::Tally;
-use crate::{bench, examples, instructions, tools};
+use crate::{bench, book, examples, instructions, release, tools};
 
 /// Packages outside the workspace, and where each is built below the target directory.
 pub const APART: [(&str, &str); 2] = [(bench::DIRECT, "sqlite-direct"), (peers::RUST, "a2a-rust")];
@@ -40,12 +40,12 @@ fn tallied(steps: impl FnOnce(&mut Tally)) -> ExitCode {
 }
 
 /// Features that no other feature brings along. The lints have them all, so that they compile each file.
-const OPTIONAL: &str = "callboard/acme,callboard/grpc";
+const OPTIONAL: &str = "callboard/acme,callboard/grpc,callboard/tower";
 
 /// Features of the library, without those that need a topology file, and without `store-postgres`: all other builds have it, and
 /// only this one sees that the store does without.
 const PARTS: &str =
-    "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,person,store-sqlite";
+    "mcp,a2a,mail,models,guardrail,gateway,clinics,orchestration,person,store-sqlite,tower";
 
 /// Features of the library that are checked alone too: those with the fewest crates.
 const ALONE: [&str; 2] = ["gateway", "guardrail"];
@@ -96,6 +96,7 @@ fn steps(tally: &mut Tally) {
     // The last crates of the tests compile one after the other: what has target directories of its own fills the other cores.
     let peer = std::thread::spawn(|| peers::rust_peer(&[]).map(drop));
     let counted = std::thread::spawn(instructions::build_gate);
+    let mdbook = std::thread::spawn(tools::mdbook);
     tally.step("build tests", || {
         command::run(cargo_tested(&["test", "--no-run"]))
     });
@@ -118,6 +119,8 @@ fn steps(tally: &mut Tally) {
     drop(server);
     examples::steps(tally);
     conformance::steps(tally, &Side::ALL);
+    release::steps(tally);
+    tally.step("book", || book::build(&joined(mdbook)?));
     tally.step("instructions", || instructions::gate(&joined(counted)?));
     tally.step("long files", warn_of_long_files);
 }

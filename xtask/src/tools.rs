@@ -8,6 +8,7 @@ use crate::command::{Outcome, cargo, program, run, target};
 use crate::test;
 
 const DENY_VERSION: &str = "0.20.2";
+const MDBOOK_VERSION: &str = "0.5.4";
 const MCP_PROXY_VERSION: &str = "0.6.0";
 
 /// Installs rustfmt and clippy, which a minimal Rust installation lacks.
@@ -58,6 +59,11 @@ pub fn pebble() -> Outcome {
     }
 }
 
+/// Installs the distribution's buildah, which builds images without a daemon.
+pub fn buildah() -> Outcome {
+    of_distribution("buildah", &["buildah"])
+}
+
 /// Installs a program of the distribution as root; otherwise the error has the command.
 fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
     if present(name, &["--version"]) {
@@ -84,7 +90,7 @@ pub fn install(name: &str, packages: &[&str]) -> Outcome {
 
 /// Checks licences, duplicates and sources of all dependencies by `deny.toml`.
 pub fn deny() -> Outcome {
-    let tool = installed("cargo-deny", DENY_VERSION)?;
+    let tool = installed("cargo-deny", DENY_VERSION, &[])?;
     let tool = tool.to_string_lossy();
     // Else it looks at the root package alone.
     let check = ["--workspace", "check", "licenses", "bans", "sources"];
@@ -110,23 +116,23 @@ pub fn deny() -> Outcome {
 
 /// Installs mcp-proxy, the peer of the gateway bench. Returns its path.
 pub fn mcp_proxy() -> Outcome<PathBuf> {
-    installed("mcp-proxy", MCP_PROXY_VERSION)
+    installed("mcp-proxy", MCP_PROXY_VERSION, &[])
 }
 
-/// Returns the path of a cargo tool at a version; builds it into the target directory if needed.
-fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
+/// Installs mdBook, which builds the documentation site. Returns its path.
+pub fn mdbook() -> Outcome<PathBuf> {
+    let options = ["--no-default-features", "--features", "search"];
+    installed("mdbook", MDBOOK_VERSION, &options)
+}
+
+/// Returns the path of a cargo tool at a version; builds it with the options into the target directory if needed.
+fn installed(name: &str, version: &str, options: &[&str]) -> Outcome<PathBuf> {
     let home = target().join("tools").join(format!("{name}-{version}"));
     let path = home.join("bin").join(name);
     if !path.exists() {
-        run(cargo(&[
-            "install",
-            "--locked",
-            name,
-            "--version",
-            version,
-            "--root",
-            &home.to_string_lossy(),
-        ]))?;
+        let mut install = cargo(&["install", "--locked", name, "--version", version, "--root"]);
+        install.arg(&home).args(options);
+        run(install)?;
     }
     Ok(path)
 }

@@ -58,6 +58,8 @@ mod sse;
 mod tls;
 mod token_resource;
 mod tokens;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod webhook;
 
 /// Former name of [`AccessControl`].

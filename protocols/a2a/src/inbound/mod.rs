@@ -27,6 +27,8 @@ pub use push::{
 pub use rest::rest_routes;
 #[cfg(feature = "grpc")]
 pub(crate) use server::AddressRouter;
+#[cfg(feature = "tower")]
+pub use server::a2a_service;
 pub use server::{
     A2A_PATH, A2aServer, NAMED_AGENT_PATH, NamedAgents, document_names, resource_paths, serve,
     serve_with,

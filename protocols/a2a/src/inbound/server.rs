@@ -15,6 +15,8 @@ use callboard_rpc::serve::{
     self as rpc_serve, BoundServer, CredentialWatch, ListenOptions, ServeError, ServerRegistry,
     guard,
 };
+#[cfg(feature = "tower")]
+use callboard_rpc::tower::{MountOptions, MountedService};
 use callboard_rpc::{
     DecodeError, DecodeLimits, RequestId, RpcError, RpcMessage, RpcNotification, RpcRequest,
     UnusedMember, check_json, code, decode, encode_response,
@@ -223,10 +225,34 @@ pub fn serve_with(
     };
     rpc_serve::check_address(&listener, |address| router.may_listen_on(address))?;
     rpc_serve::serve(listener, listen, move |config| {
-        router.configure(config);
-        more(config);
-        router.configure_base_paths(config);
+        router.configure_all(config, &more);
     })
+}
+
+/// Creates a tower service with the agents that [`serve`] serves, for the HTTP server of a host. Its
+/// paths are relative to [`A2aOptions::base_url`]: the host mounts it as its fallback, or nests it at the
+/// path of that URL. Call [`A2aServer::end_subscriptions`] before the host stops, which otherwise waits for
+/// them.
+///
+/// # Errors
+/// [`ServeError`] if the host's address isn't allowed without authentication, or a thread can't be
+/// started.
+#[cfg(feature = "tower")]
+pub fn a2a_service(
+    all: A2aServer,
+    named: NamedAgents,
+    mount: &MountOptions,
+) -> Result<MountedService, ServeError> {
+    let router = AddressRouter {
+        aggregate: all,
+        named,
+    };
+    let checked = router.clone();
+    MountedService::new(
+        mount,
+        |address| checked.may_listen_on(address),
+        move |config| router.configure_all(config, |_| {}),
+    )
 }
 
 /// Servers of a listener: the aggregate agent and the named ones.
@@ -252,6 +278,13 @@ impl AddressRouter {
         named
             .chain([self.aggregate.clone()])
             .all(|served| served.server.options.access.may_listen_on(address))
+    }
+
+    /// Adds all routes of a listener, with `more` before those of base paths.
+    fn configure_all(&self, config: &mut ServiceConfig, more: impl Fn(&mut ServiceConfig)) {
+        self.configure(config);
+        more(config);
+        self.configure_base_paths(config);
     }
 
     fn configure(&self, config: &mut ServiceConfig) {

@@ -5,6 +5,8 @@
 
 pub use callboard_rpc::serve::{BoundServer, ListenOptions, ServeError};
 
+#[cfg(feature = "tower")]
+pub use http::mcp_service;
 pub use http::{McpServer, NAMED_PATH, NamedServers, routes, serve, serve_named};
 pub use modern::pending_elicitations::{URL_ELICITATION_ROUNDS_MAX, URL_ELICITATIONS_MAX};
 pub use options::*;

@@ -72,9 +72,14 @@ impl FromIterator<IpNetwork> for TrustedProxies {
 /// proxy names. `None` if the transport has no addresses.
 pub fn client_address(request: &HttpRequest) -> Option<IpAddr> {
     let peer = request.peer_addr()?.ip();
-    Some(match request.conn_data::<FromProxy>() {
+    let proxies = match request.conn_data::<FromProxy>() {
+        Some(FromProxy(proxies)) => Some(proxies),
+        // Those of an application whose connections another server has.
+        None => request.app_data::<TrustedProxies>(),
+    };
+    Some(match proxies {
         None => peer,
-        Some(FromProxy(proxies)) => {
+        Some(proxies) => {
             let values = request.headers().get_all(FORWARDED_FOR);
             proxies.client_of(peer, values.map(|value| value.as_bytes()))
         }

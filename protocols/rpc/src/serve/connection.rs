@@ -25,7 +25,7 @@ use super::{ConnectionSetup, ServeError, ServerLimits};
 
 /// Listener that a connection belongs to, as connection data.
 #[derive(Clone, Copy)]
-pub(super) struct BoundListener {
+pub(crate) struct BoundListener {
     pub address: SocketAddr,
     pub is_tls: bool,
 }

@@ -29,11 +29,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_web::body::BoxBody;
-use actix_web::dev::{Extensions, Server, ServiceRequest, ServiceResponse};
+use actix_web::dev::{Extensions, Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{AUTHORIZATION, TRANSFER_ENCODING};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::ServiceConfig;
-use actix_web::{App, HttpMessage, HttpRequest};
+use actix_web::{App, Error, HttpMessage, HttpRequest};
 use callboard_message::Principal;
 use parking_lot::RwLock;
 use tokio::io::AsyncRead;
@@ -42,12 +42,12 @@ use tokio::time::{
 };
 
 use crate::{
-    AccessControl, AuthFailures, BufferBudget, ClientCertificate, CredentialError,
+    AccessControl, AuthFailures, BufferBudget, ClientCertificate, CredentialError, ListenerBuffers,
     PresentedCredential, TokenResource,
 };
 use address_limit::{AddressConnections, CountedConnection, reject_over_limit};
 use client_address::{TrustedProxies, client_address};
-use connection::BoundListener;
+pub(crate) use connection::BoundListener;
 use paced_stream::{PacedStream, READ_TURN_BYTES_MAX, RefusalMark};
 use rejections::delay_rejections;
 use tls::ListenerTls;
@@ -159,7 +159,17 @@ pub fn check_address(
     listener: &TcpListener,
     may_listen_on: impl Fn(IpAddr) -> bool,
 ) -> Result<(), ServeError> {
-    let address = listener.local_addr()?;
+    check_socket_address(listener.local_addr()?, may_listen_on)
+}
+
+/// Checks like [`check_address`] that a server may be reached at `address`.
+///
+/// # Errors
+/// [`ServeError::UnauthenticatedListener`] if the address is not permitted.
+pub(crate) fn check_socket_address(
+    address: SocketAddr,
+    may_listen_on: impl Fn(IpAddr) -> bool,
+) -> Result<(), ServeError> {
     if may_listen_on(address.ip()) {
         Ok(())
     } else {
@@ -295,9 +305,15 @@ impl ConnectionOrigin {
     }
 }
 
+/// Returns the listener of a request: that of its connection, or of its application, if another
+/// server has the connections.
+fn bound_listener(request: &HttpRequest) -> Option<&BoundListener> {
+    request.conn_data().or_else(|| request.app_data())
+}
+
 /// Returns the address that the listener of a request is bound to.
 fn bound_address(request: &HttpRequest) -> SocketAddr {
-    match request.conn_data::<BoundListener>() {
+    match bound_listener(request) {
         Some(bound) => bound.address,
         None => request.app_config().local_addr(),
     }
@@ -305,8 +321,73 @@ fn bound_address(request: &HttpRequest) -> SocketAddr {
 
 /// Returns whether the listener of a request has TLS.
 fn is_tls(request: &HttpRequest) -> bool {
-    let bound = request.conn_data::<BoundListener>();
-    bound.is_some_and(|bound| bound.is_tls)
+    bound_listener(request).is_some_and(|bound| bound.is_tls)
+}
+
+/// Builder of the actix-web application of a listener, with all that happens before and after its
+/// handlers. Clones build applications with the same counters.
+#[derive(Clone)]
+pub(crate) struct AppBuilder {
+    failures: Arc<AuthFailures>,
+    budget: ListenerBuffers,
+    resource: Option<Arc<TokenResource>>,
+}
+
+impl AppBuilder {
+    pub(crate) fn new(
+        failures: Arc<AuthFailures>,
+        buffers: &BufferBudget,
+        resource: Option<Arc<TokenResource>>,
+    ) -> Self {
+        Self {
+            failures,
+            budget: buffers.listener(),
+            resource,
+        }
+    }
+
+    /// Builds an application. `configure` adds its routes.
+    pub(crate) fn build(
+        self,
+        configure: impl FnOnce(&mut ServiceConfig) + 'static,
+    ) -> App<
+        impl ServiceFactory<
+            ServiceRequest,
+            Config = (),
+            Response = ServiceResponse,
+            Error = Error,
+            InitError = (),
+        > + 'static,
+    > {
+        let Self {
+            failures,
+            budget,
+            resource,
+        } = self;
+        let finish = move |request: ServiceRequest, next: Next<BoxBody>| {
+            let failures = failures.clone();
+            async move {
+                let mark = request.conn_data::<RefusalMark>().cloned();
+                // The body of the request before was read to its end.
+                mark.iter().for_each(|mark| mark.set(false));
+                let response = delay_rejections(failures, request, next).await?;
+                mark.iter()
+                    .for_each(|mark| mark.set(leaves_much_unread(&response)));
+                Ok(buffers::count_response(response))
+            }
+        };
+        App::new()
+            .app_data(budget)
+            .wrap(from_fn(finish))
+            .wrap(from_fn(reject_over_limit))
+            .configure(|config| {
+                // Before the application's routes, which may include other well-known documents.
+                if let Some(resource) = resource {
+                    token_metadata::configure(config, resource);
+                }
+            })
+            .configure(configure)
+    }
 }
 
 /// Creates an HTTP server for a bound listener, with all timeouts of `listen`, and with its TLS if
@@ -322,34 +403,12 @@ pub fn serve(
     let address = listener.local_addr()?;
     let limits = ServerLimits::new(listen);
     let setup = ConnectionSetup::new(listen);
-    let (failures, budget) = (listen.auth_failures.clone(), listen.buffers.listener());
-    let resource = listen.token_resource.clone();
-    let app = move || {
-        let failures = failures.clone();
-        let finish = move |request: ServiceRequest, next: Next<BoxBody>| {
-            let failures = failures.clone();
-            async move {
-                let mark = request.conn_data::<RefusalMark>().cloned();
-                // The body of the request before was read to its end.
-                mark.iter().for_each(|mark| mark.set(false));
-                let response = delay_rejections(failures, request, next).await?;
-                mark.iter()
-                    .for_each(|mark| mark.set(leaves_much_unread(&response)));
-                Ok(buffers::count_response(response))
-            }
-        };
-        App::new()
-            .app_data(budget.clone())
-            .wrap(from_fn(finish))
-            .wrap(from_fn(reject_over_limit))
-            .configure(|config| {
-                // Before the application's routes, which may include other well-known documents.
-                if let Some(resource) = &resource {
-                    token_metadata::configure(config, resource.clone());
-                }
-            })
-            .configure(configure.clone())
-    };
+    let builder = AppBuilder::new(
+        listen.auth_failures.clone(),
+        &listen.buffers,
+        listen.token_resource.clone(),
+    );
+    let app = move || builder.clone().build(configure.clone());
     let server = connection::serve(listener, listen.tls.as_ref(), setup, limits, app)?;
     Ok(BoundServer { address, server })
 }

@@ -42,6 +42,8 @@ use callboard_rpc::serve::{
     BoundServer, ConcurrencyPermit, CredentialWatch, ListenOptions, ServeError, ServerRegistry,
     accept_header, agent_id_header, guard, http_response,
 };
+#[cfg(feature = "tower")]
+use callboard_rpc::tower::{MountOptions, MountedService};
 use callboard_rpc::{
     DecodeFailure, DecodeLimits, RequestId, RpcError, RpcMessage, code, decode,
     encode_decode_failure, encode_error, serve as rpc_serve,
@@ -159,6 +161,35 @@ pub const NAMED_PATH: &str = "/agents/{name}/mcp";
 /// Servers by name, each at [`NAMED_PATH`]. Servers may be added and removed while requests are
 /// served.
 pub type NamedServers = ServerRegistry<McpServer>;
+
+/// Servers of a listener: each of `servers` at its own path, each of `named` at [`NAMED_PATH`].
+#[derive(Clone)]
+struct ListenerServers {
+    servers: Vec<McpServer>,
+    named: NamedServers,
+}
+
+impl ListenerServers {
+    /// Returns whether the authentication of all servers allows listening on an address.
+    fn may_listen_on(&self, address: IpAddr) -> bool {
+        let named = self.named.all().into_iter().map(|(_, server)| server);
+        named
+            .chain(self.servers.iter().cloned())
+            .all(|server| server.server.may_listen_on(address))
+    }
+
+    fn configure(&self, config: &mut ServiceConfig) {
+        let Self { servers, named } = self;
+        servers.iter().for_each(|server| server.configure(config));
+        configure_named(named, config);
+        let paths = servers.iter().map(|server| &*server.server.options.path);
+        let paths: Vec<&str> = paths.chain([NAMED_PATH]).collect();
+        let not_found = format!("not found; MCP is served at {}\n", paths.join(", "));
+        config.default_service(web::to(move || {
+            ready(HttpResponse::NotFound().body(not_found.clone()))
+        }));
+    }
+}
 
 fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
     let servers = servers.clone();
@@ -368,23 +399,30 @@ pub fn serve_named(
     named: NamedServers,
     listen: &ListenOptions,
 ) -> Result<BoundServer, ServeError> {
-    rpc_serve::check_address(&listener, |address| {
-        let named = named.all().into_iter().map(|(_, server)| server);
-        named
-            .chain(servers.iter().cloned())
-            .all(|server| server.server.may_listen_on(address))
-    })?;
-    let paths = servers.iter().map(|server| &*server.server.options.path);
-    let paths: Vec<&str> = paths.chain([NAMED_PATH]).collect();
-    let not_found = format!("not found; MCP is served at {}\n", paths.join(", "));
-    rpc_serve::serve(listener, listen, move |config| {
-        servers.iter().for_each(|server| server.configure(config));
-        configure_named(&named, config);
-        let not_found = not_found.clone();
-        config.default_service(web::to(move || {
-            ready(HttpResponse::NotFound().body(not_found.clone()))
-        }));
-    })
+    let served = ListenerServers { servers, named };
+    rpc_serve::check_address(&listener, |address| served.may_listen_on(address))?;
+    rpc_serve::serve(listener, listen, move |config| served.configure(config))
+}
+
+/// Creates a tower service with the agents that [`serve_named`] serves, for the HTTP server of a host.
+/// If the host's router removes a prefix from paths, see [`MountedService::nested_at`]. Call
+/// [`McpServer::stop`] before the host stops, which otherwise waits for open streams.
+///
+/// # Errors
+/// See [`ServeError`].
+#[cfg(feature = "tower")]
+pub fn mcp_service(
+    servers: Vec<McpServer>,
+    named: NamedServers,
+    mount: &MountOptions,
+) -> Result<MountedService, ServeError> {
+    let served = ListenerServers { servers, named };
+    let checked = served.clone();
+    MountedService::new(
+        mount,
+        |address| checked.may_listen_on(address),
+        move |config| served.configure(config),
+    )
 }
 
 /// Header with the id of a legacy session.
