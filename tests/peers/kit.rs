@@ -74,6 +74,11 @@ impl Peers {
         self.modules().join(path)
     }
 
+    /// A file of a large Node package, which `cargo xtask peers --heavy` alone installs.
+    pub fn heavy_package(&self, path: &str) -> PathBuf {
+        self.0.join("node-heavy/node_modules").join(path)
+    }
+
     /// The weights of a small language model.
     pub fn language_model(&self) -> PathBuf {
         self.0

@@ -38,6 +38,8 @@ mod acme;
 // An authorization server.
 mod oidc;
 
+// Applications that read the settings of `callboard connect`.
+mod connect;
 // The console, in a browser.
 mod console;
 // Authorities, and certificates that they issue.
