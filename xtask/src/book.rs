@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Outcome, program, root, target};
+use crate::command::{Outcome, failed_at, program, root, target};
 
 /// Variable with the URL that files of the repository are below, for links that leave the pages: for example
 /// `https://git.example/callboard/blob/v1`.
@@ -165,10 +165,6 @@ fn resolve(page: &Path, link: &str) -> Option<PathBuf> {
         }
     }
     Some(path)
-}
-
-fn failed_at(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]

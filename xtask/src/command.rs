@@ -159,6 +159,11 @@ fn shown(command: &Command) -> String {
         .join(" ")
 }
 
+/// Returns the error of a file operation, with its path.
+pub fn failed_at(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
 fn cannot_start(command: &Command, error: &std::io::Error) -> String {
     format!("{} can't be started: {error}", shown(command))
 }

@@ -1,4 +1,4 @@
-//! The image's root folder, entered by chroot as the image's user: the binary finds no file of the machine.
+//! The image's root folder, entered by chroot as the image's user: the binary finds nothing of the machine but random numbers.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -11,19 +11,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::command::{self, Outcome, output, program, run_within};
+use crate::command::{self, Outcome, failed_at, output, program, run_within};
 use crate::tools;
 
 /// User and group in the image.
 const USER: u32 = 65532;
 /// Folders that the image's user may write, and their permissions.
 const DATA_FOLDERS: [(&str, u32); 2] = [("state", 0o700), ("tmp", 0o1777)];
+/// Key file in the image.
+const KEYS: &str = "/state/keys.toml";
+/// Environment variable that holds the key.
+const KEY_VARIABLE: &str = "IMAGE_KEY";
 /// Name of the node, which only a name server of this task knows.
 const HOST: &str = "node.callboard.test";
 /// Address of that name server. Resolvers know no other port than 53.
 const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 77), 53);
 /// Longest wait for the node to listen, to answer and to end.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The same for the question, in seconds.
+const WAIT_SECONDS: &str = "60";
 const POLL: Duration = Duration::from_millis(50);
 /// Longest DNS message over UDP without extensions, in bytes (RFC 1035, section 2.3.4).
 const DNS_BYTES_MAX: usize = 512;
@@ -36,14 +42,18 @@ pub fn data_folders(root: &Path) -> Outcome {
         let folder = root.join(name);
         let made = fs::create_dir_all(&folder)
             .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(mode)));
+        // An engine sets the owner as packaging/Dockerfile says, also where this isn't root.
         let owned = made.and_then(|()| match tools::is_root() {
             true => chown(&folder, Some(USER), Some(USER)),
             false => Ok(()),
         });
-        owned.map_err(|e| format!("{}: {e}", folder.display()))?;
+        owned.map_err(|e| failed_at(&folder, &e))?;
     }
     Ok(())
 }
+
+/// Devices of random numbers, and their minor numbers. A program that is linked statically opens them; any engine adds them.
+const RANDOM_DEVICES: [(&str, &str); 2] = [("dev/random", "8"), ("dev/urandom", "9")];
 
 /// Root folder with the binary at `/callboard`, and what a container's engine would add to it.
 pub struct Container {
@@ -53,8 +63,14 @@ pub struct Container {
 }
 
 impl Container {
-    /// Adds a topology of a node with one agent, and the settings of a name server that knows [`HOST`].
+    /// Adds a topology of a node with one agent, and the settings of a name server that knows [`HOST`]. This is for root.
     pub fn new(root: PathBuf) -> Outcome<Self> {
+        fs::create_dir_all(root.join("dev")).map_err(|e| failed_at(&root, &e))?;
+        for (device, minor) in RANDOM_DEVICES {
+            let device = root.join(device);
+            let device = device.to_string_lossy();
+            command::run(program("mknod", &["--mode=666", &device, "c", "1", minor]))?;
+        }
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|held| held.local_addr());
         let port = free.map_err(|e| format!("no port is free: {e}"))?.port();
         let container = Self {
@@ -64,36 +80,30 @@ impl Container {
         };
         let topology = format!(
             "[node]\nname = \"image\"\n\n[[agent]]\nkind = \"orchestrator\"\nid = \"agent\"\n\n\
-             [[listener]]\nprotocol = \"a2a\"\nagent = \"agent\"\nbind = \"127.0.0.1:{port}\"\nhosts = [\"{HOST}\"]\n"
+             [[listener]]\nprotocol = \"a2a\"\nagent = \"agent\"\nbind = \"127.0.0.1:{port}\"\n\
+             public_url = \"http://{HOST}:{port}\"\nhosts = [\"{HOST}\"]\nkeys = \"{KEYS}\"\n"
         );
         let resolver = format!("nameserver {}\n", NAME_SERVER.ip());
         let local = format!("127.0.0.1 {HOST}\n");
         let (name, text) = match container.names.is_running() {
             true => ("etc/resolv.conf", resolver),
             false => {
-                println!("port 53 is root's: the name is in /etc/hosts instead");
+                println!("{NAME_SERVER} can't be bound: the name is in /etc/hosts instead");
                 ("etc/hosts", local)
             }
         };
         for (name, text) in [(name, text), ("etc/callboard/topology.toml", topology)] {
             let file = container.root.join(name);
-            fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+            fs::write(&file, text).map_err(|e| failed_at(&file, &e))?;
         }
         Ok(container)
     }
 
-    /// Returns the command that runs the binary in the folder, as the image's user; as another user than root, in a user
-    /// namespace.
+    /// Returns the command that runs the binary in the folder, as the image's user.
     fn callboard(&self, arguments: &[&str]) -> Command {
-        let root = self.root.to_string_lossy();
         let user = format!("--userspec={USER}:{USER}");
-        let mut command = match tools::is_root() {
-            true => program("chroot", &[&user, &root, "/callboard"]),
-            false => program(
-                "unshare",
-                &["--map-root-user", "--root", &root, "/callboard"],
-            ),
-        };
+        let root = self.root.to_string_lossy();
+        let mut command = program("chroot", &[&user, &root, "/callboard"]);
         command
             .args(arguments)
             .env("HOME", "/state")
@@ -117,9 +127,21 @@ impl Container {
         ))
     }
 
-    fn question_by_name(&self) -> Outcome {
+    fn ask_by_name(&self, key: &str) -> Outcome {
         let url = format!("http://{HOST}:{}/a2a", self.port);
-        let answer = output(self.callboard(&["ask", "--to", &url, "echo hello"]))?;
+        let ask = [
+            "ask",
+            "--key-env",
+            KEY_VARIABLE,
+            "--timeout",
+            WAIT_SECONDS,
+            "--to",
+            &url,
+            "echo hello",
+        ];
+        let mut ask = self.callboard(&ask);
+        ask.env(KEY_VARIABLE, key);
+        let answer = output(ask)?;
         match answer.contains("hello") {
             true => Ok(()),
             false => Err(format!("the node in the image answered {answer:?}")),
@@ -129,20 +151,23 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        for added in [
+        let texts = [
             "etc/resolv.conf",
             "etc/hosts",
             "etc/callboard/topology.toml",
-        ] {
+        ];
+        let devices = RANDOM_DEVICES.map(|(device, _)| device);
+        for added in texts.into_iter().chain(devices) {
             // Only one of the first two was written.
             let _ = fs::remove_file(self.root.join(added));
         }
     }
 }
 
-/// Checks and serves a topology in the folder, asks the node by its DNS name from there, and ends it as `docker stop` does.
+/// Adds a key, checks and serves a topology in the folder, asks the node by its DNS name from there, and ends it as `docker stop` does.
 pub fn try_out(container: &Container) -> Outcome {
     let topology = "/etc/callboard/topology.toml";
+    let key = output(container.callboard(&["keys", "--keys", KEYS, "add", "tester"]))?;
     run_within(container.callboard(&["check", topology]), WAIT_MAX)?;
     let mut serve = container.callboard(&["serve", topology, "--state", "/state"]);
     let mut node = serve
@@ -150,7 +175,7 @@ pub fn try_out(container: &Container) -> Outcome {
         .map_err(|e| format!("the node in the image can't be started: {e}"))?;
     let answered = container
         .await_listener(&mut node)
-        .and_then(|()| container.question_by_name())
+        .and_then(|()| container.ask_by_name(key.trim()))
         .and_then(|()| ended_by_signal(&mut node));
     command::end(&mut node);
     answered
@@ -179,12 +204,13 @@ struct NameServer {
 }
 
 impl NameServer {
-    /// Starts it, unless this user may not have its port.
+    /// Starts it, unless its port is taken or not for this user.
     fn start() -> Outcome<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let socket = match UdpSocket::bind(NAME_SERVER) {
             Ok(socket) => socket,
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            // Another name server has the port on all addresses, or only root may have it.
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::AddrInUse) => {
                 return Ok(Self {
                     ended,
                     thread: None,

@@ -65,6 +65,7 @@ usage: cargo xtask TASK
                        without that variable they are plain text
   features             writes docs/features.md from the lines `Rows:` above the tests
   fixture              stores and key files as this version writes them, for the tests of later versions: before each release
+  static               links the binary statically, and runs it in an empty folder as the image's user
   image                lays out the image of packaging/Dockerfile in target/image: a static binary, and the public authorities
   release              what a release consists of, in target/release-files: compiles each package as it will be downloaded, builds
                        the archive for Linux on x86-64 and the image
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         ["evaluation"] => evaluation::write(),
         ["features"] => features::write(),
         ["size", options @ ..] => size::run(options),
+        ["static"] => release::try_static_binary(),
         ["image"] => release::image_folder().map(|folder| println!("{}", folder.display())),
         ["release"] => release::release(),
         ["book"] => tools::mdbook().and_then(|mdbook| book::build(&mdbook)),

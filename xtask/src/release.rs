@@ -1,9 +1,10 @@
 //! Packages of the crates, a static binary for Linux, and an image with it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Outcome, cargo, output, program, root, run, target};
+use crate::command::{Outcome, cargo, failed_at, output, program, root, run, target};
 use crate::container::{self, Container};
 use crate::tally::Tally;
 use crate::tools;
@@ -28,20 +29,28 @@ const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Checks that each crate can be packaged, and that the binary works without any other file. For `cargo xtask test`.
 pub fn steps(tally: &mut Tally) {
     tally.step("packages", || packages(&["--no-verify", "--allow-dirty"]));
-    tally.step("static binary", || {
-        let binary = static_binary(&[], "debug")?;
-        container::try_out(&Container::new(lay_out(&binary)?)?)
-    });
+    match cfg!(target_os = "linux") && tools::is_root() {
+        true => tally.step("static binary", try_static_binary),
+        false => tally.skip("static binary: only root can enter its folder, on Linux".to_owned()),
+    }
+}
+
+/// Links the binary of the profile `dev` statically, and runs it in an empty folder.
+pub fn try_static_binary() -> Outcome {
+    let binary = static_binary(&[], "debug")?;
+    container::try_out(&Container::new(lay_out(&binary)?)?)
 }
 
 /// Builds what a release consists of in `target/release-files`: each package, compiled as it will be downloaded; the archive
-/// for Linux on x86-64, and its checksum; the image, as an OCI archive.
+/// for this machine's processor, and its checksum; the image, as an archive.
 pub fn release() -> Outcome {
     packages(&[])?;
     let binary = dist_binary()?;
+    container::try_out(&Container::new(lay_out(&binary)?)?)?;
+    // Anew: the node that was tried out has left its store and its audit's keys there.
     let folder = lay_out(&binary)?;
-    container::try_out(&Container::new(folder.clone())?)?;
     let files = target().join("release-files");
+    remove_folder(&files)?;
     fs::create_dir_all(&files).map_err(|e| failed_at(&files, &e))?;
     archive(&binary, &files)?;
     image(&folder, &files)?;
@@ -68,8 +77,8 @@ fn packages(options: &[&str]) -> Outcome {
     run(package)
 }
 
-/// Links the binary statically, and returns its path. Only the last crate is compiled for it: the libraries are those of
-/// the other builds of the profile.
+/// Links the binary statically, and returns its path. The flag is for the last crate alone, so that the libraries are those
+/// of other builds of this package.
 fn static_binary(profile: &[&str], folder: &str) -> Outcome<PathBuf> {
     let mut build = cargo(&[
         "rustc",
@@ -108,9 +117,7 @@ fn has_interpreter(elf: &[u8]) -> bool {
 /// Lays out the root folder of the image in `target/image`, as packaging/Dockerfile copies it.
 fn lay_out(binary: &Path) -> Outcome<PathBuf> {
     let folder = target().join("image");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|e| failed_at(&folder, &e))?;
-    }
+    remove_folder(&folder)?;
     let certificates = folder.join("etc/ssl/certs");
     for below in [&folder.join("etc/callboard"), &certificates] {
         fs::create_dir_all(below).map_err(|e| failed_at(below, &e))?;
@@ -127,15 +134,32 @@ fn lay_out(binary: &Path) -> Outcome<PathBuf> {
     ];
     for (from, to) in copies {
         fs::copy(from, &to).map_err(|e| failed_at(from, &e))?;
+        fs::set_permissions(&to, Permissions::from_mode(0o755)).map_err(|e| failed_at(&to, &e))?;
+    }
+    // Whatever this user's umask is, the image's user may read them.
+    for below in ["", "etc", "etc/callboard", "etc/ssl", "etc/ssl/certs"] {
+        let below = folder.join(below);
+        let mode = Permissions::from_mode(0o755);
+        fs::set_permissions(&below, mode).map_err(|e| failed_at(&below, &e))?;
     }
     container::data_folders(&folder)?;
     Ok(folder)
 }
 
+fn remove_folder(folder: &Path) -> Outcome {
+    match folder.exists() {
+        true => fs::remove_dir_all(folder).map_err(|e| failed_at(folder, &e)),
+        false => Ok(()),
+    }
+}
+
 /// Writes `callboard-VERSION-TARGET.tar.gz` and its SHA-256: the binary, completions, manual pages, schema.
 fn archive(binary: &Path, files: &Path) -> Outcome {
     let version = env!("CARGO_PKG_VERSION");
-    let name = format!("callboard-{version}-x86_64-unknown-linux-gnu");
+    let name = format!(
+        "callboard-{version}-{}-unknown-linux-gnu",
+        std::env::consts::ARCH
+    );
     let folder = files.join(&name);
     let completions = folder.join("completions");
     fs::create_dir_all(&completions).map_err(|e| failed_at(&completions, &e))?;
@@ -195,10 +219,6 @@ fn image(folder: &Path, files: &Path) -> Outcome {
     let mut push = program("buildah", &options);
     push.args(["push", "callboard", &to]);
     run(push)
-}
-
-fn failed_at(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]
