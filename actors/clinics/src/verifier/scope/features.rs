@@ -4,8 +4,8 @@ use super::hit::Address;
 use super::lexicon::Class;
 use super::sentence::{LABELLED, LINE, OPENS, Token};
 
-/// Number of different features. Features of the same hash share a weight.
-pub(super) const FEATURES: usize = 1 << 18;
+/// Number of different features. Features of the same hash are one.
+pub(super) const FEATURES: usize = ((1 << 16) - 1) << u8::BITS;
 
 /// Origin of a part of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,8 @@ fn feature(kind: Kind, parts: [u32; 3]) -> u32 {
         .fold((kind as u32).wrapping_mul(0x9e37_79b1), |hash, part| {
             (hash.rotate_left(5) ^ part).wrapping_mul(0x85eb_ca6b)
         });
-    (mixed ^ (mixed >> 15)).wrapping_mul(0xc2b2_ae35) >> (u32::BITS - FEATURES.ilog2())
+    let hash = (mixed ^ (mixed >> 15)).wrapping_mul(0xc2b2_ae35);
+    ((u64::from(hash) * FEATURES as u64) >> u32::BITS) as u32
 }
 
 /// Hashes by FNV-1a: the same on every machine and in every version, since the weights depend on it.

@@ -9,12 +9,21 @@ use super::features::{self, FEATURES, SentenceOrigin, rule};
 use super::hit::Address;
 use super::sentence::Token;
 
-/// Unit of the weights and bias as 32-bit floats in little-endian order, then a signed byte for each
-/// feature.
-static FILE: &[u8; HEADER_BYTES + FEATURES] = include_bytes!("../../../data/advice_weights.bin");
+/// Header, then buckets of weights.
+///
+/// The header has the unit of the weights and the bias as 32-bit floats in little-endian order. A bucket has the tags
+/// of [`BUCKET_SLOTS`] features and then their weights as signed bytes. An empty slot has the weight 0. A feature
+/// without a slot has no weight.
+static FILE: &[u8; FILE_BYTES] = include_bytes!("../../../data/advice_weights.bin");
 
-/// Bytes of the file before the weights.
+pub(super) const FILE_BYTES: usize = HEADER_BYTES + BUCKETS * BUCKET_BYTES;
 pub(super) const HEADER_BYTES: usize = 8;
+/// Number of buckets, one for all features that differ only in their tags. With the header, the file has 512 KiB.
+pub(super) const BUCKETS: usize = FEATURES >> u8::BITS;
+/// Number of features that have a weight in one bucket.
+pub(super) const BUCKET_SLOTS: usize = 4;
+const BUCKET_BYTES: usize = 2 * BUCKET_SLOTS;
+
 /// A sentence with fewer features is judged as if it had as many, so that a single word decides little.
 const FEATURES_MIN: usize = 40;
 
@@ -44,9 +53,27 @@ static HEADER: LazyLock<Header> = LazyLock::new(|| {
     }
 });
 
+/// Returns the bucket of a feature, and its tag there.
+pub(super) fn slot(feature: u32) -> (usize, u8) {
+    let [tag, ..] = feature.to_le_bytes();
+    ((feature >> u8::BITS) as usize, tag)
+}
+
 fn weight(feature: u32) -> i32 {
-    FILE.get(HEADER_BYTES + feature as usize)
-        .map_or(0, |byte| i32::from(byte.cast_signed()))
+    let (bucket, tag) = slot(feature);
+    let (buckets, _) = FILE[HEADER_BYTES..].as_chunks::<BUCKET_BYTES>();
+    let Some((tags, weights)) = buckets
+        .get(bucket)
+        .and_then(|bytes| bytes.split_first_chunk::<BUCKET_SLOTS>())
+    else {
+        return 0;
+    };
+    // A sum, because it takes no branch: at most one slot with a weight has the tag.
+    let weights = tags
+        .iter()
+        .zip(weights)
+        .map(|(other, weight)| i32::from(*other == tag) * i32::from(weight.cast_signed()));
+    weights.sum()
 }
 
 /// Score of a sentence by its words.
