@@ -7,13 +7,17 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
-use super::tags::{PhraseTag, next_phrase};
+use super::refusal::PlanRefusal;
+use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
 use super::tokens::QueryToken;
-use super::vocabulary::WordRole;
+use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Words that begin an aside within a sentence, in folded form: "…, because the wholesaler rang".
 const CONJUNCTIONS: &str = "because cause cos coz cuz bc since porque pq pois";
+/// Words before a statement that belong to no part of it.
+const LEADS: &str =
+    "because cause cos coz cuz since so and but well oh anyway honestly porque pq pois mas aqui";
 /// Words by which a sentence tells of somebody else than the patients: "I only want to print as many".
 const SUBJECTS: &str = "i i'm im i've ive i'd i'll myself we've we're he's she's it's its someone somebody they've they're \
                         someone's somebody's rang phoned asked said eu minha meu minhas meus mim comigo estou sou fui \
@@ -21,6 +25,36 @@ const SUBJECTS: &str = "i i'm im i've ive i'd i'll myself we've we're he's she's
 /// Words that refer to the patients asked for: "only those that she sees".
 const REFERENCES: &str = "those these them they their ones who whom whose except rest others estes esses aqueles eles elas \
                           deles delas quem cujo outros outras";
+
+/// First words of a courtesy, such as a greeting or an apology.
+const COURTESIES: &str = "hope hoping thanks thank sorry apologies hello hi hey espero obrigado obrigada desculpa desculpe desculpas \
+                          perdao congratulations parabens";
+/// Words that may begin a statement about a thing: "the printer is broken".
+const DETERMINERS: &str =
+    "the my our your a an this that o os as um uma meu minha nosso nossa esse essa este esta";
+/// Verbs of such a statement.
+const FINITE_VERBS: &str = "is are was were has had will would should isn't aren't wasn't hasn't won't keeps went came looks seems \
+                            broke says rings esta estao foi vai ficou caiu diz disse quebrou chegou para";
+/// First words of a question that can be answered by yes or no.
+const AUXILIARIES: &str = "should can could may might must do does did is are was were has have would will shall devo deve posso \
+                           pode podem";
+/// Words by which the asker wishes something or limits it, so that a statement may be part of the question.
+const WISHES: &str = "want wants wanted need needs needed wish would i'd please only just mean meant except excluded exclude excluding \
+                      without restrict restricted limit limited include included quero quer queria preciso precisa gostaria favor \
+                      apenas somente so sem exceto excluindo excluido excluidos excluidas";
+/// Words that tell of something else than patients where a statement has them, though a question selects by them: "the
+/// lift stopped", "forty minutes on hold".
+const TOLD_FILTERS: &str = "old stopped quit parou sort twenty thirty forty fifty sixty seventy eighty ninety hundred vinte trinta \
+                            quarenta cinquenta sessenta setenta oitenta noventa";
+/// Words for a day or a part of it. Longer times, such as `march`, may limit what is asked for.
+const DAYS: &str = "monday tuesday wednesday thursday friday saturday sunday today yesterday tomorrow tonight hoje ontem amanha \
+                    week";
+/// Telephones as things: "the phone keeps ringing".
+const DEVICES: &str = "phone telephone telefone celular";
+/// Words after a telephone that is a thing.
+const DEVICE_STATES: &str = "is has isn't hasn't keeps kept rings rang won't was stopped nao esta toca tocou queue call calls line lines";
+/// Persons of whom advice may be asked, or a patient: "should I give it".
+const ADVISED: &str = "i he she they we it ele ela eles elas eu";
 
 /// Words after which an unknown one may narrow the question.
 const PREPOSITIONS: &str =
@@ -44,6 +78,8 @@ struct Segment {
     is_binding: bool,
     /// Whether it tells of somebody else, and doesn't refer to patients.
     is_statement: bool,
+    /// Whether it can be quoted: it has no word that must not stand in an answer, such as advice.
+    is_quotable: bool,
 }
 
 impl Segment {
@@ -60,14 +96,23 @@ impl Segment {
     }
 }
 
-/// Returns the query without its asides, in one or more ways, and with each the words that it leaves out: first
-/// without all parts that are asides, then each sentence that may be the question by itself. A part
-/// that might narrow the question is no aside.
+/// Query without its asides.
+pub(super) struct QueryWithoutAsides {
+    pub rest: SpelledQuery,
+    /// Parts that are left out, as texts to quote.
+    pub left_out: Vec<String>,
+    /// Whether a part that isn't quoted is left out too.
+    pub has_unquoted: bool,
+}
+
+/// Returns the query without its asides, in one or more ways: first without all parts that are asides, then each
+/// sentence that may be the question by itself, then without all parts that ask nothing. A part that might narrow
+/// the question is no aside, and beside one that asks for what is refused nothing is left out.
 pub(super) fn without_asides(
     query: &SpelledQuery,
     registry: &ClinicRegistry,
     names: &RegistryPhrases,
-) -> Vec<(SpelledQuery, Vec<String>)> {
+) -> Vec<QueryWithoutAsides> {
     let reading = QuestionReading::new(query);
     let tokens = without_retracted(&query.tokens, registry, names, &reading);
     let segments = read_segments(&tokens, registry, names, &reading);
@@ -79,26 +124,43 @@ pub(super) fn without_asides(
     for sentence in 0..sentences {
         let beside = segments.iter().filter(|s| s.sentence != sentence);
         if beside.clone().count() > 0 && beside.into_iter().all(Segment::asks_nothing) {
-            readings.push(segments.iter().map(|s| s.sentence == sentence).collect());
+            let is_kept = |s: &Segment| s.sentence == sentence;
+            readings.push(segments.iter().map(is_kept).collect());
+            let is_kept = |s: &Segment| s.sentence == sentence && !s.is_aside();
+            readings.push(segments.iter().map(is_kept).collect());
         }
     }
-    let read = |keeps: Vec<bool>| {
-        let parts = || segments.iter().zip(&keeps);
-        let matters = parts()
-            .any(|(segment, kept)| *kept && (segment.has_matter || segment.has_medical_word));
-        let left_out: Vec<String> = parts()
-            .filter(|(_, kept)| !**kept)
-            .map(|(segment, _)| words_of(&tokens[segment.tokens.clone()]))
-            .collect();
-        let rest = parts().filter(|(_, kept)| **kept).flat_map(|(segment, _)| {
-            let sign = tokens.get(segment.tokens.end);
-            let sign = sign.filter(|token| token.as_word().is_none());
-            tokens[segment.tokens.clone()].iter().chain(sign)
-        });
-        let rest = query.with_tokens(rest.cloned().collect());
-        (matters && !left_out.is_empty()).then_some((rest, left_out))
-    };
-    readings.into_iter().filter_map(read).collect()
+    readings
+        .iter()
+        .filter_map(|keeps| keep(query, &tokens, &segments, keeps))
+        .collect()
+}
+
+/// Returns the query with these segments; `None` if they ask for nothing, or are all.
+fn keep(
+    query: &SpelledQuery,
+    tokens: &[QueryToken],
+    segments: &[Segment],
+    keeps: &[bool],
+) -> Option<QueryWithoutAsides> {
+    let parts = || segments.iter().zip(keeps);
+    let kept = || parts().filter(|(_, kept)| **kept).map(|(s, _)| s);
+    let left = || parts().filter(|(_, kept)| !**kept).map(|(s, _)| s);
+    if !kept().any(|s| s.has_matter || s.has_medical_word) || left().next().is_none() {
+        return None;
+    }
+    let quotable = left().filter(|segment| segment.is_quotable);
+    let left_out = quotable.map(|segment| words_of(&tokens[segment.tokens.clone()]));
+    let rest = kept().flat_map(|segment| {
+        let sign = tokens.get(segment.tokens.end);
+        let sign = sign.filter(|token| token.as_word().is_none());
+        tokens[segment.tokens.clone()].iter().chain(sign)
+    });
+    Some(QueryWithoutAsides {
+        rest: query.with_tokens(rest.cloned().collect()),
+        left_out: left_out.collect(),
+        has_unquoted: left().any(|segment| !segment.is_quotable),
+    })
 }
 
 fn words_of(tokens: &[QueryToken]) -> String {
@@ -121,7 +183,7 @@ fn read_segments(
         let is_sign = tokens
             .get(end)
             .is_none_or(|token| token.as_word().is_none());
-        if is_sign || end > start && begins_aside(&tokens[end]) {
+        if is_sign || end > start && begins_aside(&tokens[end..]) {
             if end > start {
                 let segment = read_segment(tokens, start..end, registry, names, reading);
                 segments.push(Segment {
@@ -136,10 +198,15 @@ fn read_segments(
     segments
 }
 
-fn begins_aside(token: &QueryToken) -> bool {
-    token
-        .as_word()
-        .is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS))
+/// Returns whether a conjunction begins an aside. `since` before a date or time narrows the question.
+fn begins_aside(tokens: &[QueryToken]) -> bool {
+    let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let is_time = word(1).is_some_and(|word| {
+        let role = word_role(&word.folded);
+        word.folded.starts_with(|c: char| c.is_ascii_digit())
+            || matches!(role, Some(WordRole::Time | WordRole::Relative))
+    });
+    word(0).is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS)) && !is_time
 }
 
 fn read_segment(
@@ -149,60 +216,252 @@ fn read_segment(
     names: &RegistryPhrases,
     reading: &QuestionReading,
 ) -> Segment {
-    use WordRole::*;
-    let mut segment = Segment {
-        tokens: range.clone(),
-        sentence: 0,
-        asks: false,
-        has_matter: false,
-        has_medical_word: false,
-        has_object: false,
-        may_narrow: false,
-        is_binding: false,
-        is_statement: false,
+    let mut words = SegmentWords {
+        is_english: reading.is_english,
+        ..SegmentWords::default()
     };
-    let (mut has_subject, mut refers, mut is_led) = (false, false, false);
+    let leads = tokens[range.clone()]
+        .iter()
+        .take_while(|token| is_one_of(token.as_word().map_or("", |w| w.folded.as_str()), LEADS));
+    let start = range.start + leads.count();
     let mut at = range.start;
     while at < range.end {
         let word = tokens[at].as_word().map_or("", |word| word.folded.as_str());
-        has_subject |= is_one_of(word, SUBJECTS);
-        refers |= is_one_of(word, REFERENCES);
-        // An id or specialty that isn't registered is refused.
-        let Ok((used, Some(phrase))) =
-            next_phrase(&tokens[at..range.end], registry, names, reading)
-        else {
-            segment.has_matter = true;
-            at += 1;
-            continue;
-        };
+        let next = tokens[..range.end]
+            .get(at + 1)
+            .and_then(QueryToken::as_word);
+        let next = next.map_or("", |word| word.folded.as_str());
+        match next_phrase(&tokens[at..range.end], registry, names, reading) {
+            Ok((used, Some(phrase))) => {
+                if let Some(nth) = at.checked_sub(start) {
+                    words.read_place(nth, word, next);
+                }
+                words.read_tag(&phrase, (word, next), at <= start);
+                words.is_led = matches!(
+                    phrase.tag,
+                    PhraseTag::Vocabulary(WordRole::Cue | WordRole::Taking | WordRole::Of)
+                ) || is_one_of(word, PREPOSITIONS);
+                words.before = word.to_owned();
+                at += used;
+            }
+            // "the dental nurse rang": a specialty that isn't registered narrows a question only.
+            Err(PlanRefusal::NoSuchSpecialty { .. }) => {
+                (words.may_narrow_question, words.has_specialty) = (true, true);
+                at += 1;
+            }
+            // An id that isn't registered is refused.
+            _ => {
+                (words.has_matter, words.has_object) = (true, true);
+                at += 1;
+            }
+        }
+    }
+    words.into_segment(range)
+}
+
+/// What the words of a segment tell.
+#[derive(Default)]
+struct SegmentWords {
+    before: String,
+    is_led: bool,
+    asks: bool,
+    has_matter: bool,
+    has_medical_word: bool,
+    has_object: bool,
+    has_specialty: bool,
+    has_people: bool,
+    /// Whether it has a word for what patients take, or for their records.
+    has_data: bool,
+    has_subject: bool,
+    refers: bool,
+    /// Whether a wish or a word such as `only` makes it part of the question.
+    wishes: bool,
+    /// Whether it begins with an order or a question.
+    requests: bool,
+    is_courtesy: bool,
+    has_determiner: bool,
+    has_finite_verb: bool,
+    /// Whether it begins with a thing without an article, and a verb: "sistema caiu".
+    has_bare_subject: bool,
+    /// Whether the question is in English, where `no` negates.
+    is_english: bool,
+    /// Whether somebody is in it whom advice may concern.
+    is_advised: bool,
+    /// Whether it may narrow what is asked for, unless it only tells something.
+    may_narrow_question: bool,
+    /// Whether it may narrow what is asked for in any case: by age, sex, year or dose.
+    narrows: bool,
+    /// Whether it has a word of what is refused, which only tells something in a statement.
+    may_bind: bool,
+    has_advice: bool,
+    /// Whether it asks for what is refused in any case.
+    binds: bool,
+}
+
+impl SegmentWords {
+    /// Reads the word at position `nth`, in folded form, and the one after it.
+    fn read_place(&mut self, nth: usize, word: &str, next: &str) {
+        const PURPOSES: &str = "for para pra pro";
+        // "it's for the audit", "é pra auditoria"
+        let is_purpose =
+            nth == 1 && is_one_of(word, PURPOSES) && is_one_of(&self.before, "it's its e isso is");
+        self.has_subject |= is_one_of(word, SUBJECTS)
+            || is_purpose
+            || nth == 0 && (is_past(word) || is_progressive(word, next));
+        self.refers |= is_one_of(word, REFERENCES);
+        // "wants to know", "quer saber"
+        self.wishes |= is_one_of(word, WISHES) && !is_one_of(next, "to saber");
+        self.is_courtesy |= nth == 0 && is_one_of(word, COURTESIES);
+        self.has_determiner |= nth == 0 && is_one_of(word, DETERMINERS);
+        let is_finite = is_one_of(word, FINITE_VERBS) || is_past(word);
+        self.has_finite_verb |= nth > 1 && is_finite;
+        // "sistema caiu", "telefone não para"
+        self.has_bare_subject |= nth == 1 && is_finite && may_be_thing(&self.before)
+            || nth == 0 && is_one_of(word, DEVICES) && is_one_of(next, DEVICE_STATES);
+        self.requests |= nth == 0 && is_one_of(word, AUXILIARIES);
+        self.is_advised |= is_one_of(word, ADVISED);
+        self.narrows |= word.len() == 4 && word.bytes().all(|b| b.is_ascii_digit());
+    }
+
+    /// Reads the tag of a phrase; `word` and `next` are its first word and the one after that, in folded form.
+    fn read_tag(&mut self, phrase: &TaggedPhrase, (word, next): (&str, &str), is_first: bool) {
+        use WordRole::*;
         match &phrase.tag {
             PhraseTag::Clinic(..) | PhraseTag::Id(..) => {
-                segment.has_object = true;
-                segment.has_matter = true;
+                (self.has_object, self.has_matter) = (true, true);
             }
             PhraseTag::Term(term) if term.is_medicine || !term.clinics.is_empty() => {
-                segment.has_matter = true;
+                self.has_matter = true;
             }
-            PhraseTag::Term(_) | PhraseTag::Weak => segment.has_medical_word = true,
-            PhraseTag::Number
-            | PhraseTag::Vocabulary(
-                Negation | Filter | Time | Relative | Rest | Qualifier | Form | More | Than | Both,
-            ) => segment.may_narrow = true,
+            PhraseTag::Term(_) | PhraseTag::Weak => self.has_medical_word = true,
+            PhraseTag::Number => self.may_narrow_question = true,
+            PhraseTag::Vocabulary(Filter) if !is_one_of(word, TOLD_FILTERS) => self.narrows = true,
+            PhraseTag::Vocabulary(Time) if !is_one_of(word, DAYS) => self.narrows = true,
+            PhraseTag::Vocabulary(Rest | More | Both) => self.narrows = true,
+            // "over sixty", "since monday"
+            PhraseTag::Vocabulary(Relative) => {
+                self.narrows |= is_number_or_time(next) && !is_one_of(next, DAYS);
+                self.may_narrow_question = true;
+            }
+            PhraseTag::Vocabulary(Filter | Time | Negation | Qualifier | Form | Than) => {
+                self.may_narrow_question = true;
+            }
+            PhraseTag::Vocabulary(Identity) if self.is_device(word, next) => self.may_bind = true,
+            PhraseTag::Vocabulary(Identity | NameCue) if self.is_negated() => {}
+            PhraseTag::Vocabulary(Change | Send) if is_told_change(word, &self.before) => {
+                self.may_bind = true;
+            }
+            PhraseTag::Vocabulary(Advice) => (self.may_bind, self.has_advice) = (true, true),
             PhraseTag::Vocabulary(
-                Advice | Combine | Change | Identity | Ignore | Send | Repeat | NameCue,
-            ) => segment.is_binding = true,
-            PhraseTag::Vocabulary(Who | What | Count | Verb) => segment.asks = true,
+                Combine | Change | Identity | Ignore | Send | Repeat | NameCue,
+            ) => self.binds = true,
+            PhraseTag::Vocabulary(Who | What | Count) => (self.asks, self.requests) = (true, true),
+            PhraseTag::Vocabulary(Verb) => {
+                self.asks = true;
+                self.requests |= is_first;
+            }
+            PhraseTag::Vocabulary(Patients | OnePatient) => {
+                self.has_people |= !is_one_of(word, "someone somebody people");
+            }
+            PhraseTag::Vocabulary(Record | Medication | Dose | Taking) if word != "on" => {
+                (self.has_people, self.has_data) = (true, true);
+            }
             // "with glorbix", "from Lisbon"
             PhraseTag::Unknown => {
-                segment.may_narrow |= is_led || phrase.capital && at > range.start
+                self.may_narrow_question |= self.is_led || phrase.capital && !is_first;
             }
             _ => {}
         }
-        is_led = matches!(phrase.tag, PhraseTag::Vocabulary(Cue | Taking | Of))
-            || is_one_of(word, PREPOSITIONS);
-        at += used;
     }
-    segment.may_narrow |= refers;
-    segment.is_statement = has_subject && !refers;
-    segment
+
+    /// Returns whether a word for a telephone means the thing: "the phone has been ringing", "on the phone".
+    fn is_device(&self, word: &str, next: &str) -> bool {
+        const ARTICLES: &str = "the my our o meu nosso this on no";
+        is_one_of(word, DEVICES)
+            && (is_one_of(&self.before, ARTICLES) || self.before.is_empty())
+            && (is_one_of(next, DEVICE_STATES) || next.is_empty() || self.before == "no")
+    }
+
+    /// Returns whether the word before negates: "no names", "sem nomes".
+    fn is_negated(&self) -> bool {
+        is_one_of(&self.before, "without sem not nem") || self.is_english && self.before == "no"
+    }
+
+    /// Returns whether the words only tell something: they ask, order and wish nothing, and nobody asked for is in
+    /// them.
+    fn tell(&self) -> bool {
+        let is_of_thing = self.has_determiner && self.has_finite_verb;
+        (self.is_courtesy || self.has_subject || self.has_bare_subject || is_of_thing)
+            && !self.wishes
+            && !self.requests
+            && !self.refers
+            && !self.has_people
+            && !self.has_matter
+            && !self.narrows
+    }
+
+    fn into_segment(self, tokens: Range<usize>) -> Segment {
+        let tells = self.tell();
+        // "should I give it", "CARD-001 is tired, she should stop"
+        let is_advice =
+            self.has_advice && (self.has_medical_word || self.is_advised && !self.is_courtesy);
+        Segment {
+            tokens,
+            sentence: 0,
+            asks: self.asks && !tells,
+            has_matter: self.has_matter,
+            has_medical_word: self.has_medical_word,
+            has_object: self.has_object,
+            may_narrow: self.refers
+                || self.narrows
+                || self.may_narrow_question && !tells
+                || self.has_data && (self.asks || !self.has_subject),
+            is_binding: self.binds || is_advice || self.may_bind && !tells,
+            is_statement: (self.has_subject || tells) && !self.refers,
+            is_quotable: !self.may_bind && !self.has_medical_word,
+        }
+    }
+}
+
+/// Returns whether a word for a change, or for sending, tells what was or is being done, or is a noun: "nothing was
+/// forwarded", "my mail".
+fn is_told_change(word: &str, before: &str) -> bool {
+    const NOUNS: &str = "mail email";
+    const POSSESSIVES: &str = "my this that the one a earlier previous last";
+    word.ends_with("ing")
+        || word.ends_with("ed") && before != "be"
+        || is_one_of(word, NOUNS) && is_one_of(before, POSSESSIVES)
+}
+
+fn is_number_or_time(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+        || matches!(word_role(word), Some(WordRole::Time | WordRole::Filter))
+}
+
+/// Returns whether a verb with an implied subject begins a statement: "writing up the poster", "tô digitando".
+fn is_progressive(word: &str, next: &str) -> bool {
+    const LETTERS_MIN: usize = 6;
+    let is_verb = matches!(
+        word_role(word),
+        None | Some(WordRole::Change | WordRole::Send)
+    );
+    word.len() >= LETTERS_MIN && word.ends_with("ing") && is_verb
+        || is_one_of(word, "to ta estou estamos") && next.ends_with("ndo")
+}
+
+/// Returns whether a word may be the subject of a statement about a thing: it asks for nothing and for nobody.
+fn may_be_thing(word: &str) -> bool {
+    const POINTERS: &str = "this that it there one mine isso isto quem que";
+    matches!(word_role(word), None | Some(WordRole::Filler)) && !is_one_of(word, POINTERS)
+}
+
+/// Returns whether a word ends as verbs in the past do, and is no word of a question: `arrived`, `parou`.
+fn is_past(word: &str) -> bool {
+    const ENDINGS: [&str; 7] = ["ed", "ou", "eu", "iu", "aram", "eram", "iram"];
+    const LETTERS_MIN: usize = 5;
+    let is_free = matches!(
+        word_role(word),
+        None | Some(WordRole::Filler | WordRole::Filter)
+    );
+    word.len() >= LETTERS_MIN && is_free && ENDINGS.iter().any(|ending| word.ends_with(ending))
 }

@@ -1,8 +1,9 @@
 //! Clauses of a query: fragments that took what they lack from their neighbours.
 
 use super::fragment::{Connector, Fragment};
+use super::leaving_out::LeavingOut;
 use super::phrases::extend_unique;
-use super::places::{begins_places, lists_places, place_contexts, places};
+use super::places::{begins_places, lists_places, place_between, place_contexts, places};
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
@@ -18,14 +19,10 @@ pub(super) fn share_between(
     clinics_total: usize,
 ) -> Result<Vec<Fragment>, PlanRefusal> {
     ask_before_ids(&mut fragments);
+    place_between(&mut fragments);
+    compare_named_clinics(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
-    let mut leaving_out = LeavingOut {
-        clinics_total,
-        pending: Vec::new(),
-        goes_on: None,
-        unplaced: None,
-        asked_in: None,
-    };
+    let mut leaving_out = LeavingOut::new(clinics_total);
     for at in 0..fragments.len() {
         let mut fragment = fragments[at].clone();
         if clauses.is_empty() {
@@ -56,8 +53,10 @@ pub(super) fn share_between(
                 continue;
             }
             if repeats(&fragment, before)
+                || joins_taken(&fragment, before)
                 || narrows(&fragment, before)
                 || widens(&fragment, before)
+                || says_again(&fragment, before)
                 || places(&fragment, before)
                 || names_again(&fragment, before)
             {
@@ -68,14 +67,12 @@ pub(super) fn share_between(
                 before.compare && before.topic.is_none() && fragment.has_only_clinics();
             inherit_from(&mut fragment, before);
         }
-        fragment.excluded.append(&mut leaving_out.pending);
+        leaving_out.narrow(&mut fragment)?;
         clauses.push(fragment);
     }
     leaving_out.take_last(&mut clauses)?;
-    match leaving_out.unplaced {
-        Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
-        _ => Ok(place_contexts(clauses)),
-    }
+    leaving_out.finish(&clauses)?;
+    Ok(place_contexts(clauses))
 }
 
 /// Copies what a first sentence asks of nobody in particular to a next one that is only patient ids: "meds?
@@ -103,6 +100,31 @@ fn ask_before_ids(fragments: &mut Vec<Fragment>) {
     }
 }
 
+/// Takes the clinics that follow for those that a first fragment compares: "which of the clinics has fewer patients,
+/// cardiology or neurology".
+fn compare_named_clinics(fragments: &mut Vec<Fragment>) {
+    let [first, named @ ..] = &mut fragments[..] else {
+        return;
+    };
+    let is_named = |f: &&Fragment| {
+        f.has_only_clinics() && !f.clinic_words && f.left_out.is_none() && !f.asks()
+    };
+    let count = named.iter().take_while(|f| is_named(f)).count();
+    let compares = first.compare
+        && first.clinic_words
+        && first.topic.is_none()
+        && first.ids.is_empty()
+        && count > 1
+        && count == named.len();
+    if compares {
+        first.clinics.clear();
+        for place in named {
+            extend_unique(&mut first.clinics, &place.clinics);
+        }
+        fragments.truncate(1);
+    }
+}
+
 /// Turns a first fragment that asks who of a clinic doesn't match into a request for its patients without
 /// these: "who isn't on losartan in cardiology".
 fn ask_for_others(fragment: &mut Fragment) {
@@ -114,120 +136,6 @@ fn ask_for_others(fragment: &mut Fragment) {
         fragment.excluded.push(topic);
         (fragment.left_out, fragment.patients) = (None, true);
         fragment.taking = false;
-    }
-}
-
-/// State of leaving things out.
-struct LeavingOut {
-    clinics_total: usize,
-    /// Topics to leave out of the next clause.
-    pending: Vec<SearchTopic>,
-    /// Sentence in which a fragment was left out, and nothing else came since.
-    goes_on: Option<usize>,
-    /// Negation before any clause.
-    unplaced: Option<String>,
-    /// Sentence with a request before any clause, of which all was left out so far.
-    asked_in: Option<usize>,
-}
-
-impl LeavingOut {
-    /// Returns whether the fragment is left out: then it has narrowed the clause before, or will
-    /// narrow the next.
-    fn takes(
-        &mut self,
-        fragment: &Fragment,
-        clauses: &mut [Fragment],
-    ) -> Result<bool, PlanRefusal> {
-        // "without acne or eczema"
-        let goes_on = self.goes_on == Some(fragment.sentence)
-            && matches!(fragment.connector, Connector::Or | Connector::And)
-            && fragment.has_only_topic()
-            && !fragment.taking
-            && !fragment.cue;
-        let word = match &fragment.left_out {
-            Some(word) => word.clone(),
-            None if goes_on => String::new(),
-            None => {
-                self.goes_on = None;
-                return Ok(false);
-            }
-        };
-        self.goes_on = Some(fragment.sentence);
-        let refuse = || Err(PlanRefusal::Negation(word.clone()));
-        let base = clauses
-            .last_mut()
-            .filter(|base| base.sentence == fragment.sentence && base.ids.is_empty());
-        let is_negated = fragment.connector == Connector::Negation;
-        match (base, &fragment.topic) {
-            (Some(_), _) if !fragment.ids.is_empty() => refuse(),
-            (Some(base), Some(topic)) => {
-                base.excluded.push(topic.clone());
-                Ok(true)
-            }
-            (Some(base), None) if !fragment.clinics.is_empty() => {
-                if base.clinics.is_empty() {
-                    base.clinics = (0..self.clinics_total).collect();
-                }
-                base.clinics.retain(|at| !fragment.clinics.contains(at));
-                match base.clinics.is_empty() {
-                    true => refuse(),
-                    false => Ok(true),
-                }
-            }
-            (Some(_), None) if is_negated => refuse(),
-            (Some(_), None) => Ok(true),
-            // "Forget about neurology, …", "I don't want acne, I want …"
-            (None, topic) => {
-                self.pending.extend(topic.clone());
-                self.unplaced = is_negated.then_some(word);
-                self.asked_in = fragment.verb.then_some(fragment.sentence);
-                Ok(true)
-            }
-        }
-    }
-
-    /// Leaves what a last sentence leaves out out of the clause before: "Who takes aspirin? Leave out angina."
-    ///
-    /// # Errors
-    /// [`PlanRefusal::Negation`], if that clause is about patients by id.
-    fn take_last(&mut self, clauses: &mut [Fragment]) -> Result<(), PlanRefusal> {
-        match clauses.last_mut() {
-            Some(last) if !self.pending.is_empty() && !last.ids.is_empty() => {
-                Err(PlanRefusal::Negation(self.pending[0].shown.clone()))
-            }
-            Some(last) => {
-                last.excluded.append(&mut self.pending);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Reads a word such as `others`. Returns whether the fragment adds nothing: it names those whom the
-    /// clause before already finds, "ignore those without acne, show the others".
-    ///
-    /// # Errors
-    /// [`PlanRefusal::Negation`], if nothing tells of whom the others are left.
-    fn takes_rest(
-        &mut self,
-        fragment: &mut Fragment,
-        before: Option<&Fragment>,
-    ) -> Result<bool, PlanRefusal> {
-        // "skip the list of cardiology and go to neurology"
-        fragment.asked |= self.asked_in.take() == Some(fragment.sentence);
-        let names_others = fragment.has_no_object();
-        match &fragment.rest {
-            Some(_) if names_others && !self.pending.is_empty() => {
-                (fragment.patients, fragment.asked) = (true, true);
-                Ok(false)
-            }
-            Some(_) if names_others && before.is_some_and(|before| before.unignored) => {
-                fragment.pronoun = true;
-                Ok(!fragment.has_data())
-            }
-            Some(word) if names_others => Err(PlanRefusal::Negation(word.clone())),
-            _ => Ok(false),
-        }
     }
 }
 
@@ -272,8 +180,11 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         return true;
     }
     // "are there more patients with psoriasis than …": the words before what is compared
-    let only_patients =
-        fragment.patients && fragment.has_no_object() && !fragment.record && !fragment.medication;
+    // "o que é que se usa mais, bisoprolol ou carvedilol"
+    let only_patients = (fragment.patients || fragment.taking)
+        && fragment.has_no_object()
+        && !fragment.record
+        && !fragment.medication;
     let is_compared = next.topic.is_some() || next.has_only_clinics();
     if only_patients && fragment.compare && is_compared {
         next.patients = true;
@@ -408,6 +319,7 @@ fn share_subject(fragment: &mut Fragment, next: &Fragment) {
             fragment.topic = next.topic.clone();
             fragment.clinics = next.clinics.clone();
             fragment.patients = next.patients;
+            fragment.who |= next.who;
             fragment.all |= next.all;
         }
     }
@@ -417,7 +329,9 @@ fn share_subject(fragment: &mut Fragment, next: &Fragment) {
             .topic
             .as_ref()
             .is_some_and(|t| t.seen_at().is_empty());
-    if unplaced && !fragment.patients && !next.verb {
+    // "AF and taking clopidogrel, anybody": that asks of both
+    let asks_of_all = next.has_no_object() && next.connector == Connector::Comma;
+    if unplaced && !fragment.patients && !next.verb && !asks_of_all {
         fragment.clinics = next.clinics.clone();
         fragment.patients |= next.patients;
     }
@@ -502,6 +416,31 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
     repeats
 }
 
+/// Merges a medicine behind a comma into the condition of the clause before: "heart failure, on a beta blocker".
+/// Returns `true` if it did.
+fn joins_taken(fragment: &Fragment, before: &mut Fragment) -> bool {
+    let is_search = before.has_only_topic() && !before.who || before.patients && !before.has_data();
+    let is_taken = fragment.connector == Connector::Comma
+        && fragment.sentence == before.sentence
+        && fragment.taking
+        && fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.who
+        && !fragment.count
+        && !fragment.compare;
+    let is_open = is_search && !before.taking && !before.count && !before.compare;
+    match (&mut before.topic, &fragment.topic) {
+        (Some(topic), Some(more))
+            if is_taken && is_open && more.has_medicine() && !topic.has_medicine() =>
+        {
+            topic.and(more);
+            (before.taking, before.asked) = (true, before.asked || fragment.asked);
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Merges the fragment's topic into the clause before, if it narrows what that searches: "patients on
 /// aspirin and atorvastatin", "with psoriasis and who take methotrexate". Conditions alone don't,
 /// because a record has one.
@@ -579,6 +518,21 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether the fragment only says again what the clause before searches: "which cardiology patients take a
+/// statin? Any statin."
+fn says_again(fragment: &Fragment, before: &Fragment) -> bool {
+    fragment.has_only_topic()
+        && fragment.ids.is_empty()
+        && !fragment.taking
+        && !fragment.who
+        && !fragment.count
+        && !fragment.compare
+        && !before.compare
+        && before.asks()
+        && before.topic.as_ref().map(|topic| &topic.terms)
+            == fragment.topic.as_ref().map(|topic| &topic.terms)
 }
 
 /// Adds the fragment's medicine to the one that narrows what the clause before searches: "migraine

@@ -72,6 +72,8 @@ pub(super) struct Fragment {
     pub topic: Option<SearchTopic>,
     /// Texts whose patients are left out of the fragment's.
     pub excluded: Vec<SearchTopic>,
+    /// Whether it tells what the patients of the fragment before are too: "are also patients of neurology".
+    pub also: bool,
     /// Whether it asks for the records or medications of the patients that the clause before found.
     pub follows: bool,
 }

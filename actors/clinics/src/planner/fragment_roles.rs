@@ -10,7 +10,7 @@ use super::vocabulary::WordRole;
 use crate::plan::ClinicRegistry;
 
 /// Units of doses. With an id they ask for the dose; else they would select by it.
-const DOSE_UNITS: &str = "mg mcg ug ml";
+const DOSE_UNITS: &str = "mg mcg ug ml milligram milligrams microgram micrograms miligrama miligramas micrograma microgramas route routes";
 /// Words that ask for all patients of a clinic that they stand beside.
 const WHOLE: &str = "full complete completa completas completo completos integral ids";
 /// Words for a single person.
@@ -96,7 +96,10 @@ fn is_clinic(piece: &TaggedPhrase) -> bool {
 fn is_every_clinic(pieces: &[TaggedPhrase], at: usize) -> bool {
     at > 0
         && is_one_of(&pieces[at].shown, "clinic clinica clínica")
-        && is_one_of(&pieces[at - 1].shown, "every each any cada toda qualquer")
+        && is_one_of(
+            &pieces[at - 1].shown,
+            "every each any all whichever whatever cada toda qualquer",
+        )
 }
 
 /// Returns whether the plural word for clinics at `at` stands beside the name of one.
@@ -123,6 +126,21 @@ fn is_before_list(pieces: &[TaggedPhrase], at: usize) -> bool {
 /// Returns whether the word for a patient at `at` tells that something is asked of each: `per patient`.
 fn is_distributive(pieces: &[TaggedPhrase], at: usize) -> bool {
     at > 0 && is_one_of(&pieces[at - 1].shown, "per by por") && !is_before_id(pieces, at)
+}
+
+/// Returns whether the words ask for data of patients found before: "the other medicines of that person".
+fn points_at_patients(pieces: &[TaggedPhrase]) -> bool {
+    const POINTERS: &str = "that those these this such said esse essa esses essas desse dessa desses dessas este esta estes \
+         estas deste desta destes destas aquele aquela aqueles aquelas daqueles daquelas";
+    use WordRole::{Medication, OnePatient, Patients, Record};
+    let is_role = |p: &TaggedPhrase, roles: &[WordRole]| matches!(&p.tag, PhraseTag::Vocabulary(role) if roles.contains(role));
+    let is_pointed = |pair: &[TaggedPhrase]| {
+        is_one_of(&pair[0].shown, POINTERS) && is_role(&pair[1], &[Patients, OnePatient])
+    };
+    let asks_data = pieces.iter().any(|p| is_role(p, &[Record, Medication]));
+    let is_object =
+        |p: &TaggedPhrase| is_term(p) || is_clinic(p) || matches!(p.tag, PhraseTag::Id(..));
+    asks_data && pieces.windows(2).any(is_pointed) && !pieces.iter().any(is_object)
 }
 
 /// Returns whether the word at `at` names what is asked for: "treatments of the patients with acne", but not
@@ -196,6 +214,25 @@ fn read_refusable(
     Ok(())
 }
 
+/// Returns whether the word at `at`, such as `que`, asks what somebody takes.
+fn asks_what(pieces: &[TaggedPhrase], at: usize) -> bool {
+    let has_medicine =
+        { pieces.iter() }.any(|p| matches!(&p.tag, PhraseTag::Term(t) if t.is_medicine));
+    let leads = |p: &TaggedPhrase| p.is_filler() || p.tag == PhraseTag::Vocabulary(WordRole::Verb);
+    // "e que estão a tomar aspirina": a relative pronoun
+    let is_relative = at == 0
+        && has_medicine
+        && pieces.get(1).is_some_and(|p| {
+            is_one_of(&p.shown, "está esta estão estao")
+                || matches!(
+                    p.tag,
+                    PhraseTag::Vocabulary(WordRole::Taking | WordRole::Cue)
+                )
+        });
+    !is_relative
+        && (pieces[..at].iter().all(leads) || (at == 1 && matches!(&*pieces[0].shown, "o" | "com")))
+}
+
 /// Returns a fragment with the flags, clinics and ids of its phrases, without a topic.
 ///
 /// # Errors
@@ -257,11 +294,7 @@ pub(super) fn read_roles(
             }
             // "que remédios tomam …", "o que toma …", "how are … treated"
             WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
-                let leads = |p: &TaggedPhrase| {
-                    p.is_filler() || p.tag == PhraseTag::Vocabulary(WordRole::Verb)
-                };
-                let asks = pieces[..at].iter().all(leads)
-                    || (at == 1 && matches!(&*pieces[0].shown, "o" | "com"));
+                let asks = asks_what(pieces, at);
                 fragment.what |= asks;
                 fragment.verb |= asks;
             }
@@ -296,6 +329,7 @@ fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
     if let (Some(record), Some(who)) = (position(WordRole::Record), position(WordRole::Who)) {
         fragment.all |= record < who;
     }
+    fragment.pronoun |= points_at_patients(pieces);
     fragment.both_last = term_at.is_some() && both_at > term_at;
     let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
     fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));

@@ -11,6 +11,7 @@ mod clause;
 mod corrections;
 mod fragment;
 mod fragment_roles;
+mod leaving_out;
 mod lexicon;
 mod model;
 mod phrases;
@@ -25,6 +26,8 @@ mod tags;
 mod term;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_binding;
 #[cfg(test)]
 mod tests_parts;
 mod tokens;
@@ -150,7 +153,7 @@ impl Planner {
     /// refused, because a plan without that clause would answer another question. A question that
     /// requests nothing or needs more than [`STEPS_MAX`] steps is refused too.
     ///
-    /// If a word of it isn't known, it is planned without what may be an aside.
+    /// If a word that may stand in an aside is the reason, it is planned without what may be an aside.
     fn rules_plan(&self, query: &str) -> Result<Plan, PlanRefusal> {
         let spelled = SpelledQuery::read(query, &self.registry, &self.names);
         let refusal = match self.plan_of(&spelled) {
@@ -158,16 +161,17 @@ impl Planner {
             Ok(plan) => return Ok(plan),
         };
         // What is refused for another reason stays refused.
-        if !matches!(
-            refusal,
-            PlanRefusal::UnknownWord { .. } | PlanRefusal::SayWhat { .. }
-        ) {
+        if !refusal.may_be_of_aside() {
             return Err(refusal);
         }
         let readings = without_asides(&spelled, &self.registry, &self.names);
-        let mut plans = readings.into_iter().filter_map(|(rest, left_out)| {
-            let mut plan = self.plan_of(&rest).ok()?;
-            plan.reply.notes.extend(notes(Vec::new(), &left_out, &[]));
+        let mut plans = readings.into_iter().filter_map(|reading| {
+            let mut plan = self.plan_of(&reading.rest).ok()?;
+            plan.reply
+                .notes
+                .extend(notes(Vec::new(), &reading.left_out, &[]));
+            let note = || "I did not use a remark beside the question.".to_owned();
+            plan.reply.notes.extend(reading.has_unquoted.then(note));
             Some(plan)
         });
         plans.next().ok_or(refusal)

@@ -151,6 +151,25 @@ impl RegistryPhrases {
         (!clinics.is_empty()).then(|| (text.unwrap_or(canonical), clinics))
     }
 
+    /// Returns the conditions of two or more words that begin with a word in folded form, sorted: `fibrilação atrial`
+    /// for `fibrilacao`. Empty if there are more than a search has room for.
+    pub fn conditions_with(&self, folded: &str) -> Vec<String> {
+        const CONDITIONS_MAX: usize = 3;
+        let word = singular(folded);
+        let has_word = |p: &&RegistryPhrase| {
+            p.means == PhraseKind::Condition && p.words.len() > 1 && p.words[0] == word
+        };
+        let mut found: Vec<String> = { self.phrases.values().flatten() }
+            .filter(has_word)
+            .map(|p| p.text.clone())
+            .collect();
+        found.sort_unstable();
+        if found.len() > CONDITIONS_MAX {
+            found.clear();
+        }
+        found
+    }
+
     /// Returns the words of every phrase of the registry, in singular form.
     pub fn phrase_words(&self) -> impl Iterator<Item = &[String]> {
         self.phrases.values().flatten().map(|p| p.words.as_slice())

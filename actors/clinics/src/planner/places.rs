@@ -71,9 +71,9 @@ pub(super) fn places(fragment: &Fragment, before: &mut Fragment) -> bool {
 pub(super) fn lists_places(fragment: &Fragment, before: &mut Fragment) -> bool {
     let goes_on = fragment.has_only_clinics()
         && !fragment.asks()
-        && !fragment.all
+        && (!fragment.all || fragment.both)
         && !fragment.compare
-        && matches!(fragment.connector, Connector::And | Connector::Or)
+        && (fragment.both || matches!(fragment.connector, Connector::And | Connector::Or))
         && fragment.sentence == before.sentence
         && before.topic.is_some()
         && !before.compare
@@ -93,7 +93,7 @@ pub(super) fn begins_places(fragment: &Fragment, next: &mut Fragment) -> bool {
         && fragment.topic.is_none()
         && fragment.ids.is_empty()
         && !fragment.has_data()
-        && !fragment.all
+        && (!fragment.all || fragment.both)
         && !fragment.compare;
     let goes_on = matches!(next.connector, Connector::And | Connector::Or)
         && (next.taking || next.cue)
@@ -112,6 +112,74 @@ pub(super) fn begins_places(fragment: &Fragment, next: &mut Fragment) -> bool {
         (next.asked, next.count) = (fragment.asked, fragment.count);
     }
     is_group && goes_on
+}
+
+/// Merges clinics in apposition into the search around them: "which patients, in any clinic, take aspirin",
+/// "aspirin, in cardiology, everyone who takes it". Nothing is merged beside a fragment that is left out.
+pub(super) fn place_between(fragments: &mut Vec<Fragment>) {
+    let mut at = 0;
+    while at + 2 < fragments.len() {
+        join_neighbouring_places(fragments, at + 1);
+        let Some([first, place, last, ..]) = fragments.get_mut(at..) else {
+            return;
+        };
+        let one_sentence = first.sentence == place.sentence && place.sentence == last.sentence;
+        let is_open = one_sentence
+            && is_only_place(place)
+            && last.clinics.is_empty()
+            && last.ids.is_empty()
+            && first.left_out.is_none()
+            && last.left_out.is_none()
+            && !first.compare;
+        // "which patients, in any clinic, take aspirin"
+        let asks_first = (first.patients || first.who)
+            && first.has_no_object()
+            && !first.has_data()
+            && (last.taking || last.cue)
+            && last.topic.is_some()
+            && last.connector == Connector::Comma
+            && !last.asks()
+            && !last.patients;
+        // "aspirin, in cardiology, everyone who takes it"
+        let asks_last = first.has_only_topic()
+            && first.ids.is_empty()
+            && last.has_no_object()
+            && last.pronoun
+            && last.taking
+            && !last.has_data();
+        if is_open && asks_first {
+            (last.clinics, last.patients) = (place.clinics.clone(), true);
+            (last.verb, last.who, last.count) = (first.verb, first.who, first.count);
+            (last.asked, last.connector) = (first.asked, first.connector);
+            fragments.drain(at..at + 2);
+        } else if is_open && asks_last {
+            (first.clinics, first.patients) = (place.clinics.clone(), true);
+            fragments.drain(at + 1..at + 3);
+        }
+        at += 1;
+    }
+}
+
+fn is_only_place(fragment: &Fragment) -> bool {
+    fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.compare
+        && !fragment.count
+        && fragment.left_out.is_none()
+}
+
+/// Joins the places from `at` on, unless what follows them is left out: "aspirin: cardiology, neurology, everyone who
+/// takes it".
+fn join_neighbouring_places(fragments: &mut Vec<Fragment>, at: usize) {
+    while let Some([place, next, last, ..]) = fragments.get_mut(at..)
+        && is_only_place(place)
+        && is_only_place(next)
+        && last.left_out.is_none()
+        && place.sentence == next.sentence
+    {
+        extend_unique(&mut place.clinics, &next.clinics);
+        fragments.remove(at + 1);
+    }
 }
 
 /// Drops clauses that only name clinics: they are the place of the clause before or after that names

@@ -56,6 +56,9 @@ impl SpelledQuery {
             let (correction, shown) = match near.corrections() {
                 // Quoted, it would be a medicine that no clinic has.
                 [] => (medicine(), "a word".to_owned()),
+                [known] if LEXICON.generic_name(known).is_some() => {
+                    (Some(*known), "a word".to_owned())
+                }
                 [known] => (Some(*known), format!("\"{}\"", word.text)),
                 _ => (None, String::new()),
             };

@@ -46,6 +46,10 @@ pub(super) enum PlanRefusal {
     )]
     Identity(String),
     #[error(
+        "Identities are not told by themselves (\"{word}\"). Ask for the record of {id}, and state the purpose."
+    )]
+    IdentityOfOne { word: String, id: String },
+    #[error(
         "I can't tell what to leave out (\"{0}\"). Say which patients you want to see instead."
     )]
     Negation(String),
@@ -70,4 +74,24 @@ pub(super) enum PlanRefusal {
     LongTopic { start: String },
     #[error("That is {steps} steps, more than {STEPS_MAX}. Ask for less at once.")]
     TooManySteps { steps: usize },
+}
+
+impl PlanRefusal {
+    /// Returns whether a word beside the question may be the reason, so that it is planned without what may
+    /// be an aside.
+    pub fn may_be_of_aside(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownWord { .. }
+                | Self::SayWhat { .. }
+                | Self::NoSuchSpecialty { .. }
+                | Self::NeedsId { .. }
+                | Self::ByName
+                | Self::Identity(_)
+                | Self::Negation(_)
+                | Self::Change(_)
+                | Self::Advice(_)
+                | Self::Filter(_)
+        )
+    }
 }

@@ -12,6 +12,12 @@ use super::term::TopicTerm;
 use super::topic::{SearchTopic, is_part_of_topic};
 use super::vocabulary::WordRole;
 
+/// Nouns of a purpose, which narrow no question.
+const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection presentation \
+     conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio passagem \
+     conferência conferencia aula aulas tese pesquisa estudo class lecture lesson seminar thesis study \
+     research talk visita inspeção inspecao apresentação apresentacao";
+
 impl FragmentSplitter<'_> {
     /// Refuses the fragment if a time, a number, or a comparison with one narrows what it asks for.
     /// Elsewhere these words are noted.
@@ -19,15 +25,33 @@ impl FragmentSplitter<'_> {
         let asks = !fragment.is_empty() || self.has_only_filter();
         let mut numbers = self.pieces.iter().filter(|p| p.tag == PhraseTag::Number);
         let has_number = numbers.next().is_some();
+        // "who joined cardiology last month"
+        let has_unknown = self.pieces.iter().any(|p| p.tag == PhraseTag::Unknown);
         for (at, piece) in self.pieces.iter().enumerate() {
             let next = self.pieces.get(at + 1).map(|p| &p.tag);
             let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
             let filters = match piece.tag {
-                PhraseTag::Number => asks && !of_clinics && !is_part_of_topic(&self.pieces, at),
-                PhraseTag::Vocabulary(WordRole::Time) => {
-                    asks && !fragment.has_only_clinics() && !self.is_purpose(at)
+                // "I need them since 2020"
+                PhraseTag::Number if is_year(piece) => !is_part_of_topic(&self.pieces, at),
+                PhraseTag::Number => {
+                    asks && !of_clinics
+                        && !is_part_of_topic(&self.pieces, at)
+                        && !self.is_before_appointment(at)
                 }
-                PhraseTag::Vocabulary(WordRole::Relative) => asks && has_number,
+                PhraseTag::Vocabulary(WordRole::Time) => {
+                    // "cardiology, last month"
+                    let is_period = at > 0
+                        && self.pieces[at - 1].tag == PhraseTag::Vocabulary(WordRole::Relative);
+                    let may_filter =
+                        !fragment.has_only_clinics() || fragment.who || has_unknown || is_period;
+                    asks && may_filter
+                        && !self.is_purpose(at)
+                        && !self.is_before_appointment(at)
+                        && !self.is_present(at, fragment)
+                }
+                PhraseTag::Vocabulary(WordRole::Relative) => {
+                    asks && has_number && !self.is_before_appointment(at)
+                }
                 _ => continue,
             };
             if filters {
@@ -43,14 +67,18 @@ impl FragmentSplitter<'_> {
     /// Returns whether the fragment is a number that narrows the one before it in the sentence: "acne, 2021".
     fn has_only_filter(&self) -> bool {
         let is_number = |p: &TaggedPhrase| {
-            use WordRole::{Filler, Of, Relative};
+            use WordRole::{Filler, Of, Relative, Time};
             p.tag == PhraseTag::Number
-                || matches!(p.tag, PhraseTag::Vocabulary(Filler | Of | Relative))
+                || matches!(p.tag, PhraseTag::Vocabulary(Filler | Of | Relative | Time))
         };
+        let is_relative = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
+        let has_number = self.pieces.iter().any(|p| p.tag == PhraseTag::Number);
         let before = self.found.fragments.last();
         let narrows =
             before.is_some_and(|before| before.sentence == self.sentence && !before.is_empty());
-        narrows && self.pieces.iter().all(is_number)
+        narrows
+            && (has_number || self.pieces.iter().any(is_relative))
+            && self.pieces.iter().all(is_number)
     }
 
     /// Refuses the fragment if an unknown word in it narrows what is asked. Other unknown words are
@@ -174,13 +202,43 @@ impl FragmentSplitter<'_> {
                 && fragment.ids.is_empty())
     }
 
+    /// Returns whether the word at `at` tells the hour of an appointment of the asker's, to the end of the fragment:
+    /// "the list of cardiology, before the 9 o'clock meeting". A year or a date isn't one.
+    fn is_before_appointment(&self, at: usize) -> bool {
+        let is_before = |p: &TaggedPhrase| is_one_of(&p.shown, "before until till antes ate até");
+        let Some(start) = self.pieces[..=at].iter().rposition(is_before) else {
+            return false;
+        };
+        let [before @ .., last] = &self.pieces[start + 1..] else {
+            return false;
+        };
+        let may_lead = |p: &TaggedPhrase| {
+            let is_hour = p.tag == PhraseTag::Number && p.shown.len() <= 2;
+            // "tomorrow's meeting"
+            let is_day = p.tag == PhraseTag::Vocabulary(WordRole::Time);
+            is_hour || is_day || p.is_filler() || p.tag == PhraseTag::Vocabulary(WordRole::Of)
+        };
+        let follows_object = start.checked_sub(1).is_some_and(|at| {
+            let piece = &self.pieces[at];
+            matches!(piece.tag, PhraseTag::Clinic(..)) || is_list_word(piece)
+        });
+        follows_object && is_one_of(&last.shown, PURPOSES) && before.iter().all(may_lead)
+    }
+
+    /// Returns whether the word at `at` stands for the present in a count of those whom the clinics have: "how many
+    /// with acne do we have today".
+    fn is_present(&self, at: usize, fragment: &Fragment) -> bool {
+        let is_having = |at: usize| is_one_of(&self.pieces[at].shown, "have temos há ha existem");
+        fragment.count
+            && fragment.topic.is_some()
+            && is_one_of(&self.pieces[at].shown, "today hoje")
+            && at + 1 == self.pieces.len()
+            && at.checked_sub(1).is_some_and(is_having)
+    }
+
     /// Returns whether the word at `at` belongs to the purpose at the end of the fragment: "the list, for a lab
     /// check".
     fn is_purpose(&self, at: usize) -> bool {
-        const PURPOSES: &str = "audit meeting review check round rounds handover huddle report call inspection \
-             presentation conference auditoria reunião reuniao revisão revisao plantão plantao relatório relatorio \
-             passagem conferência conferencia aula aulas tese pesquisa estudo class lecture lesson seminar thesis \
-             study research talk visita inspeção inspecao apresentação apresentacao";
         let is_for = |p: &TaggedPhrase| is_one_of(&p.shown, "for para pra");
         let Some(start) = self.pieces[..at].iter().rposition(is_for) else {
             return false;
@@ -316,6 +374,51 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Refuses a question for a patient's name, address or number alone: "the phone of CARD-001", "where does
+    /// CARD-001 live". Beside a word for what a record has, the record is asked for.
+    pub(super) fn refuse_identity(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+        const NAMES: &str = "name names surname nome nomes sobrenome apelido";
+        const LIVES: &str = "live lives living mora moram vive reside";
+        const CONDITIONS: &str = "condition conditions disease diseases diagnosis illness condicao condição doenca \
+             doença diagnostico diagnóstico";
+        let Some((_, id)) = fragment.ids.first() else {
+            return Ok(());
+        };
+        let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
+        let is_of_record = self.pieces.iter().any(|p| {
+            use WordRole::{Dose, Medication, Record, Taking};
+            matches!(
+                p.tag,
+                PhraseTag::Term(_) | PhraseTag::Vocabulary(Record | Medication | Dose | Taking)
+            )
+        });
+        if is_of_record || has(CONDITIONS) {
+            return Ok(());
+        }
+        let asks_where = has("where onde");
+        // "what's CARD-001 called", but not "CARD-001 called in"
+        let asks_called = fragment.what && self.pieces.last().is_some_and(|p| p.shown == "called");
+        let asks_how = has("chama chamam");
+        let identity = self.pieces.iter().enumerate().find(|(at, p)| match p.tag {
+            PhraseTag::Vocabulary(WordRole::Identity) => true,
+            // "name CARD-001's condition"
+            PhraseTag::Vocabulary(WordRole::NameCue) => {
+                asks_called || is_one_of(&p.shown, NAMES) && (*at > 0 || p.shown != "name")
+            }
+            _ => {
+                asks_where && is_one_of(&p.shown, LIVES)
+                    || asks_how && is_one_of(&p.shown, "chama chamam")
+            }
+        });
+        match identity {
+            Some((_, piece)) => Err(PlanRefusal::IdentityOfOne {
+                word: piece.shown.clone(),
+                id: id.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a unit of a hospital that is no clinic here: "the kidney unit".
     pub(super) fn refuse_unit(&self) -> Result<(), PlanRefusal> {
         const UNITS: &str = "unit ward department clinic centre center unidade enfermaria";
@@ -384,6 +487,22 @@ impl FragmentSplitter<'_> {
         if has_medicine && has("if se") && has("happen happens acontece") {
             return Err(PlanRefusal::Advice("if".to_owned()));
         }
+        // "how much furosemide is too much for CARD-016", "how much lorazepam do I give"
+        let has_pair = |pairs: &[(&str, &str)]| {
+            let is_pair = |two: &[TaggedPhrase]| pairs.contains(&(&*two[0].shown, &*two[1].shown));
+            self.pieces.windows(2).any(is_pair)
+        };
+        if has_medicine
+            && has_pair(&[
+                ("too", "much"),
+                ("too", "high"),
+                ("too", "low"),
+                ("i", "give"),
+                ("eu", "dou"),
+            ])
+        {
+            return Err(PlanRefusal::Advice("much".to_owned()));
+        }
         // "can a person with epilepsy drive"
         if let [may, article, whom, ..] = &self.pieces[..]
             && is_one_of(&may.shown, MAY)
@@ -425,6 +544,18 @@ impl FragmentSplitter<'_> {
             && fragment.clinics.is_empty()
             && !fragment.count
     }
+}
+
+/// Returns whether a number is a year: `2020`.
+pub(super) fn is_year(piece: &TaggedPhrase) -> bool {
+    piece.shown.len() == 4
+        && (piece.shown.starts_with("19") || piece.shown.starts_with("20"))
+        && piece.shown.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Returns whether a phrase is a word for a list of patients: `list`, `census`.
+fn is_list_word(piece: &TaggedPhrase) -> bool {
+    is_one_of(&piece.shown, "list lists census roster lista listagem ids")
 }
 
 /// Returns whether a fragment asks for general knowledge about a topic, of no patients.

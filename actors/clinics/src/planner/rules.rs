@@ -32,7 +32,8 @@ impl<'a> PlanRules<'a> {
         }
         let mut plan = Plan::from(graph.into_steps());
         let foreign = clauses.iter().map(|clause| self.foreign_topic(clause));
-        if let Some(topics) = foreign.collect::<Option<Vec<_>>>() {
+        if let Some(mut topics) = foreign.collect::<Option<Vec<_>>>() {
+            topics.dedup();
             plan.reply.if_none = Some(format!(
                 "No clinic here treats \"{}\", and no record here has it. Registered are: {}.",
                 topics.join("\" or \""),

@@ -5,17 +5,18 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
-use super::phrases::RegistryPhrases;
+use super::phrases::{RegistryPhrases, extend_unique};
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
+use super::refused_parts::is_year;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
-use super::tokens::QueryToken;
+use super::tokens::{QueryToken, QueryWord};
 use super::topic::{SearchTopic, build_topic};
-use super::vocabulary::WordRole;
+use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
-const NEGATING_PAIRS: [(&str, &str); 11] = [
+const NEGATING_PAIRS: [(&str, &str); 17] = [
     ("save", "for"),
     ("leaving", "out"),
     ("leave", "out"),
@@ -27,7 +28,17 @@ const NEGATING_PAIRS: [(&str, &str); 11] = [
     ("instead", "of"),
     ("vez", "de"),
     ("fora", "os"),
+    ("fora", "as"),
+    ("fora", "de"),
+    ("fora", "da"),
+    ("fora", "do"),
+    ("fora", "das"),
+    ("fora", "dos"),
 ];
+
+/// Words after which `but` leaves out what follows: "anywhere but cardiology".
+const WHOLES: &str =
+    "all any anywhere everywhere anybody everybody anyone everyone every clinic clinics patients";
 
 /// Pairs of words that mean `both` after two conditions.
 const SIMULTANEOUS_PAIRS: [(&str, &str); 2] = [("same", "time"), ("mesmo", "tempo")];
@@ -49,6 +60,8 @@ pub(super) fn split_fragments(
         pieces: Vec::new(),
         sentence: 0,
         connector: Connector::Start,
+        also: None,
+        is_unfinished: false,
         negation: None,
         ignores: None,
         compares: false,
@@ -56,7 +69,9 @@ pub(super) fn split_fragments(
         refused_unless_noise: None,
         refused_unless_asked: None,
     };
-    let tokens = &without_retracted(&query.tokens, registry, names, &reading);
+    let tokens = without_retracted(&query.tokens, registry, names, &reading);
+    refuse_medicine_count(&tokens)?;
+    let tokens = &with_comparisons(tokens);
     let mut at = 0;
     while at < tokens.len() {
         let (used, mut piece) = next_phrase(&tokens[at..], registry, names, &reading)?;
@@ -64,6 +79,9 @@ pub(super) fn split_fragments(
         if let Some(piece) = &mut piece {
             splitter.read_bare_number(piece);
             splitter.read_imperative(piece, tokens.get(at));
+            splitter.read_kind(piece, tokens.get(at));
+            splitter.read_fewer(piece, tokens.get(at));
+            splitter.read_mobile(piece, tokens.get(at));
             splitter.read_short_form(piece, tokens.get(at));
         }
         match piece {
@@ -76,8 +94,125 @@ pub(super) fn split_fragments(
         return Err(refusal);
     }
     let mut found = splitter.found;
+    refuse_joined_clinics(&found.fragments)?;
     found.fragments = without_empty(found.fragments);
     Ok(found)
+}
+
+/// Returns the role of a word by the one before it: "more common", "same time". `None` if the pair has none of
+/// its own.
+fn role_of_pair(before: &str, shown: &str, role: WordRole) -> Option<WordRole> {
+    if role == WordRole::Both && is_one_of(before, "more most less mais menos") {
+        return Some(WordRole::Filler);
+    }
+    match (before, shown) {
+        ("other", "ones") => Some(WordRole::Rest),
+        ("personal" | "dados", "pessoais" | "data" | "details" | "information" | "info") => {
+            Some(WordRole::Identity)
+        }
+        pair if SIMULTANEOUS_PAIRS.contains(&pair) => Some(WordRole::Both),
+        _ => None,
+    }
+}
+
+/// Returns whether a word tells to whom patients belong: `are`, `frequentam`.
+fn is_being(piece: &TaggedPhrase) -> bool {
+    const BEING: &str = "is are was were be being seen go goes attend attends attending visit visits belong belongs \
+         registered enrolled followed são sao é estão estao está esta vão vao frequentam frequenta seguidos seguidas \
+         atendidos atendidas acompanhados acompanhadas";
+    is_one_of(&piece.shown, BEING)
+}
+
+/// Refuses a question that selects by the number of medicines: "who takes more than one medicine".
+fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRefusal> {
+    const LEADS: [&str; 8] = [
+        "more than",
+        "fewer than",
+        "less than",
+        "at least",
+        "mais de",
+        "mais do que",
+        "menos de",
+        "pelo menos",
+    ];
+    const NUMERALS: &str = "one two three four five six seven eight nine ten um uma dois duas tres quatro cinco seis sete oito \
+                            nove dez";
+    let words: Vec<&str> = tokens.iter().map(folded).collect();
+    for at in 0..words.len() {
+        let lead = LEADS.iter().find(|lead| begins_with(&words[at..], lead));
+        let after = lead.map_or(0, |lead| at + lead.split(' ').count());
+        if let (Some(lead), Some([number, of, ..])) = (lead, words.get(after..))
+            && (is_one_of(number, NUMERALS) || number.bytes().all(|b| b.is_ascii_digit()))
+            && word_role(of) == Some(WordRole::Medication)
+        {
+            return Err(PlanRefusal::Filter((*lead).to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn folded(token: &QueryToken) -> &str {
+    token.as_word().map_or("", |word| word.folded.as_str())
+}
+
+fn begins_with(words: &[&str], phrase: &str) -> bool {
+    let count = phrase.split(' ').count();
+    words.len() >= count
+        && phrase
+            .split(' ')
+            .zip(words)
+            .all(|(part, word)| part == *word)
+}
+
+/// Returns the tokens with "as many … as" read as "more … than": the numbers of both are told.
+fn with_comparisons(mut tokens: Vec<QueryToken>) -> Vec<QueryToken> {
+    let words: Vec<&str> = tokens.iter().map(folded).collect();
+    let starts = (0..words.len()).filter(|at| begins_with(&words[*at..], "as many"));
+    let pairs = starts.filter_map(|start| {
+        let within = tokens[start + 2..]
+            .iter()
+            .take_while(|t| t.as_word().is_some());
+        let second = within.clone().position(|token| folded(token) == "as")?;
+        let is_open = |token: &QueryToken| !matches!(folded(token), "possible" | "you" | "needed");
+        let after = tokens.get(start + 2 + second + 1)?;
+        (second > 0 && is_open(after)).then_some((start, start + 2 + second))
+    });
+    let pair = pairs.last();
+    if let Some((start, second)) = pair {
+        let word = |text: &str, token: &QueryToken| {
+            token.as_word().map(|word| QueryWord {
+                text: text.to_owned(),
+                folded: text.to_owned(),
+                ..word.clone()
+            })
+        };
+        let (more, than) = (
+            word("more", &tokens[start + 1]),
+            word("than", &tokens[second]),
+        );
+        if let (Some(more), Some(than)) = (more, than) {
+            tokens[start + 1] = QueryToken::Word(more);
+            tokens[second] = QueryToken::Word(than);
+            tokens.remove(start);
+        }
+    }
+    tokens
+}
+
+/// Refuses the question who is a patient of two clinics at once: "which cardiology patients are also patients of
+/// dermatology". No clinic knows the ids of another.
+fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
+    for fragment in fragments.iter().filter(|f| f.also) {
+        let of_sentence = || fragments.iter().filter(|f| f.sentence == fragment.sentence);
+        let mut clinics = Vec::new();
+        of_sentence().for_each(|f| extend_unique(&mut clinics, &f.clinics));
+        let names_only_clinics =
+            of_sentence().all(|f| f.topic.is_none() && f.ids.is_empty() && f.left_out.is_none());
+        if clinics.len() > 1 && names_only_clinics && of_sentence().any(|f| f.patients || f.who) {
+            return Err(PlanRefusal::Join("also".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether a condition is told by those who have it: `hypertensives`, `epilépticos`.
@@ -141,6 +276,10 @@ pub(super) struct FragmentSplitter<'a> {
     pub pieces: Vec<TaggedPhrase>,
     pub sentence: usize,
     connector: Connector,
+    /// Whether a word such as `also` stands before the fragment, behind a form of `be` or not.
+    also: Option<bool>,
+    /// Whether a fragment of the sentence ends before what patients have: "patients with the, you know, …".
+    is_unfinished: bool,
     /// Negation before the fragment.
     negation: Option<String>,
     /// Verb such as `ignore` earlier in the clause.
@@ -179,7 +318,11 @@ impl FragmentSplitter<'_> {
 
     /// Reads a word that begins a sentence as the order that it also is: "bypass the list of …".
     fn read_imperative(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
-        const IMPERATIVES: [(&str, WordRole); 6] = [
+        const IMPERATIVES: [(&str, WordRole); 10] = [
+            ("mark", WordRole::Change),
+            ("flag", WordRole::Change),
+            ("tick", WordRole::Change),
+            ("sign", WordRole::Change),
             ("schedule", WordRole::Change),
             ("order", WordRole::Change),
             ("close", WordRole::Change),
@@ -187,7 +330,8 @@ impl FragmentSplitter<'_> {
             ("scan", WordRole::Verb),
             ("screen", WordRole::Verb),
         ];
-        const DETERMINERS: &str = "a an the our my all every this that these those";
+        const DETERMINERS: &str =
+            "a an the our my his her its their all every this that these those";
         let begins = self.pieces.iter().all(TaggedPhrase::is_filler);
         let next = next.and_then(QueryToken::as_word);
         let is_before_object = next.is_some_and(|word| is_one_of(&word.folded, DETERMINERS));
@@ -196,6 +340,45 @@ impl FragmentSplitter<'_> {
             .find(|(word, _)| *word == piece.shown);
         if let (true, true, Some((_, role))) = (begins, is_before_object, order) {
             piece.tag = PhraseTag::Vocabulary(role);
+        }
+    }
+
+    /// Reads a word for a kind before `of` as a filler: "some form of dermatitis".
+    fn read_kind(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        const KINDS: &str = "form forms sort sorts variety varieties variant stage degree type types forma formas \
+             tipo tipos variedade grau";
+        let is_before_of = next.is_some_and(|next| is_one_of(folded(next), "of de da do"));
+        if is_before_of && is_one_of(&piece.shown, KINDS) {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
+        }
+    }
+
+    /// Reads `menos` between a verb and a word for patients as `fewer`: "qual clínica tem menos pacientes". After
+    /// patients it leaves out what follows.
+    fn read_fewer(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        let is_verb = |p: &TaggedPhrase| {
+            matches!(
+                p.tag,
+                PhraseTag::Vocabulary(WordRole::Cue | WordRole::Taking)
+            ) || is_one_of(&p.shown, "há ha temos existem")
+        };
+        let counts = next.is_some_and(|next| {
+            word_role(folded(next)) == Some(WordRole::Patients) || folded(next) == "gente"
+        });
+        if piece.shown == "menos" && counts && self.pieces.last().is_some_and(is_verb) {
+            piece.tag = PhraseTag::Vocabulary(WordRole::More);
+        }
+    }
+
+    /// Reads `mobile` as a telephone before a word for its number, or after an article and before whose it is. Other
+    /// patients are mobile.
+    fn read_mobile(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
+        let next = next.map_or("", folded);
+        let before = self.pieces.last().map_or("", |p| &*p.shown);
+        let is_number = is_one_of(next, "number numbers no nr phone phones");
+        let is_noun = is_one_of(before, "the a their his her s") && is_one_of(next, "of for");
+        if piece.shown == "mobiles" || piece.shown == "mobile" && (is_number || is_noun) {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Identity);
         }
     }
 
@@ -212,7 +395,7 @@ impl FragmentSplitter<'_> {
             piece.tag = PhraseTag::Vocabulary(WordRole::Relative);
         }
         let is_people = matches!(before, Some(WordRole::Patients | WordRole::OnePatient));
-        if is_one_of(&piece.shown, "c w") && piece.tag == PhraseTag::Unknown && is_people {
+        if is_one_of(&piece.shown, "c w cm") && piece.tag == PhraseTag::Unknown && is_people {
             piece.tag = PhraseTag::Vocabulary(WordRole::Cue);
         }
     }
@@ -234,21 +417,14 @@ impl FragmentSplitter<'_> {
         }
         if NEGATING_PAIRS.contains(&(before, &*piece.shown)) {
             self.pieces.pop();
-            self.separate(false, Connector::Negation)?;
-            self.negation = Some(piece.shown);
-            return Ok(());
+            return self.negate(piece.shown);
         }
-        // "more common"
-        if role == WordRole::Both && matches!(before, "more" | "most" | "less" | "mais" | "menos") {
-            self.pieces.push(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(WordRole::Filler),
-                ..piece
-            });
-            return Ok(());
+        if piece.shown == "but" && is_one_of(before, WHOLES) {
+            return self.negate(piece.shown);
         }
-        if SIMULTANEOUS_PAIRS.contains(&(before, &*piece.shown)) {
+        if let Some(role) = role_of_pair(before, &piece.shown, role) {
             self.pieces.push(TaggedPhrase {
-                tag: PhraseTag::Vocabulary(WordRole::Both),
+                tag: PhraseTag::Vocabulary(role),
                 ..piece
             });
             return Ok(());
@@ -266,6 +442,12 @@ impl FragmentSplitter<'_> {
             WordRole::Join if piece.shown == "plus" && !self.has_topic() => {
                 self.separate(false, Connector::Comma)
             }
+            WordRole::Join if is_one_of(&piece.shown, "also também tambem") => {
+                let is_said = self.pieces.last().is_some_and(is_being);
+                self.separate(false, Connector::And)?;
+                self.also = Some(is_said);
+                Ok(())
+            }
             WordRole::Join => self.separate(false, Connector::And),
             WordRole::Or => self.separate(false, Connector::Or),
             WordRole::Than => self.separate(false, Connector::Or),
@@ -273,11 +455,7 @@ impl FragmentSplitter<'_> {
                 self.separate(false, Connector::Or)
             }
             WordRole::Stop => self.separate(true, Connector::Start),
-            WordRole::Negation => {
-                self.separate(false, Connector::Negation)?;
-                self.negation = Some(piece.shown);
-                Ok(())
-            }
+            WordRole::Negation => self.negate(piece.shown),
             WordRole::Ignore => {
                 self.ignores = Some(piece.shown);
                 Ok(())
@@ -298,6 +476,38 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Ends the fragment before a word that leaves out what follows.
+    fn negate(&mut self, word: String) -> Result<(), PlanRefusal> {
+        self.separate(false, Connector::Negation)?;
+        self.negation = Some(word);
+        Ok(())
+    }
+
+    /// Returns whether the fragment tells that something holds at once, with a pair of words such as `same time`,
+    /// or of a person: "anyone seen in both", "which patients attend both".
+    fn is_at_once(&self) -> bool {
+        let is_person = |p: &TaggedPhrase| {
+            is_one_of(&p.shown, "any anyone anybody someone alguém alguem algum")
+        };
+        let is_both = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Both);
+        let has = |fits: &dyn Fn(&TaggedPhrase) -> bool| self.pieces.iter().any(fits);
+        if has(&is_person) && has(&is_both) && has(&is_being) {
+            return true;
+        }
+        self.pieces.windows(2).any(|pair| {
+            SIMULTANEOUS_PAIRS.contains(&(&*pair[0].shown, &*pair[1].shown))
+                || is_being(&pair[0]) && is_both(&pair[1])
+        })
+    }
+
+    /// Returns whether the fragment ends with a word such as `with`, before what its patients have.
+    fn ends_before_topic(&self, fragment: &Fragment) -> bool {
+        let last = self.pieces.iter().rev().find(|p| !p.is_filler());
+        fragment.patients
+            && fragment.has_no_object()
+            && last.is_some_and(|p| is_one_of(&p.shown, "with com"))
+    }
+
     fn has_topic(&self) -> bool {
         self.pieces
             .iter()
@@ -312,6 +522,11 @@ impl FragmentSplitter<'_> {
         if let Some(refusal) = stated {
             self.settle_statement(refusal, &fragment)?;
         }
+        let begins_being = self.pieces.first().is_some_and(is_being);
+        let also = self.also.take();
+        fragment.also = also.is_some_and(|is_said| is_said || begins_being) || self.is_at_once();
+        self.is_unfinished |= self.ends_before_topic(&fragment);
+        self.is_unfinished &= fragment.topic.is_none();
         fragment.sentence = self.sentence;
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
@@ -332,6 +547,9 @@ impl FragmentSplitter<'_> {
                 .any(|fragment| !fragment.is_empty() || fragment.asks());
             if let (true, Some(refusal)) = (requests, self.refused_unless_noise.take()) {
                 return Err(refusal);
+            }
+            if std::mem::take(&mut self.is_unfinished) {
+                return Err(self.say_what());
             }
             self.sentence += 1;
             self.compares = false;
@@ -372,6 +590,9 @@ impl FragmentSplitter<'_> {
             .as_ref()
             .is_some_and(SearchTopic::has_medicine);
         self.read_number_of_clinic(&mut fragment);
+        if !is_negated {
+            self.refuse_identity(&fragment)?;
+        }
         self.check_filters(&fragment)?;
         self.check_unknown(&fragment)?;
         if !fragment.ids.is_empty() {
@@ -393,17 +614,22 @@ impl FragmentSplitter<'_> {
                 .any(|p| matches!(&*p.shown, "everything" | "tudo"));
         let asks_treatment =
             (fragment.what || asks_everything) && fragment.taking && fragment.topic.is_none();
-        fragment.medication |= asks_treatment && !fragment.patients && fragment.ids.is_empty();
+        fragment.medication |=
+            asks_treatment && !fragment.patients && !fragment.compare && fragment.ids.is_empty();
         // "on cardiology duty"
         let nothing_taken =
             fragment.topic.is_none() && !fragment.patients && !fragment.clinics.is_empty();
         fragment.taking &= !nothing_taken;
         if self.asks_definition(&fragment) {
-            return Err(PlanRefusal::SayWhat {
-                specialties: self.registry.specialties(),
-            });
+            return Err(self.say_what());
         }
         Ok(fragment)
+    }
+
+    fn say_what(&self) -> PlanRefusal {
+        PlanRefusal::SayWhat {
+            specialties: self.registry.specialties(),
+        }
     }
 
     /// Reads a number beside a clinic as the id of its patient: "patient 12 of cardiology", "show 003 from
@@ -413,9 +639,15 @@ impl FragmentSplitter<'_> {
         let [clinic] = fragment.clinics[..] else {
             return;
         };
+        // "patients seen before 2020", "em 2023"
+        let is_compared = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
+        if self.pieces.iter().any(is_compared) {
+            return;
+        }
         let digits = |p: &TaggedPhrase| {
-            let is_number =
-                p.tag == PhraseTag::Number && p.shown.bytes().all(|b| b.is_ascii_digit());
+            let is_number = p.tag == PhraseTag::Number
+                && !is_year(p)
+                && p.shown.bytes().all(|b| b.is_ascii_digit());
             is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
         };
         if !fragment.ids.is_empty() || fragment.topic.is_some() {

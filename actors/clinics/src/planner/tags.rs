@@ -77,6 +77,10 @@ pub(super) fn next_phrase(
         };
         (used, Some(phrase))
     };
+    let typed = |used: usize| {
+        let (_, phrase) = phrase(used, PhraseTag::Unknown);
+        phrase.map(|p| p.shown).unwrap_or_default()
+    };
     if let Some(used) = idiom_at(tokens) {
         return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
     }
@@ -90,26 +94,22 @@ pub(super) fn next_phrase(
     {
         return Ok(phrase(2 + between, PhraseTag::Id(clinic, id)));
     }
+    if let Some((used, clinic, id)) = spoken_id(tokens, registry) {
+        return Ok(phrase(used, PhraseTag::Id(clinic, id)));
+    }
     let listed = names.longest_match(tokens);
     let listed_words = listed.map_or(0, |found| found.words.len());
     let group = LEXICON
         .find_group(tokens, reading.is_shouted)
         .filter(|(_, used)| *used > listed_words);
     if let Some((group, used)) = group {
-        let typed = phrase(used, PhraseTag::Unknown)
-            .1
-            .map(|p| p.shown)
-            .unwrap_or_default();
-        return Ok(phrase(
-            used,
-            PhraseTag::Term(TopicTerm::of_group(group, &typed, names)),
-        ));
+        let term = TopicTerm::of_group(group, &typed(used), names);
+        return Ok(phrase(used, PhraseTag::Term(term)));
     }
     if let Some(found) = listed {
         let tag = match found.means {
             PhraseKind::Condition => {
-                let typed = phrase(found.words.len(), PhraseTag::Unknown).1;
-                let typed = typed.map(|p| p.shown).unwrap_or_default();
+                let typed = typed(found.words.len());
                 // Clinics know their conditions as they are listed: `eczema`, not `eczemas`.
                 let is_listed = fold(&typed) == fold(&found.text);
                 let text = if is_listed { &typed } else { &found.text };
@@ -124,16 +124,39 @@ pub(super) fn next_phrase(
         return Ok(phrase(1, tag));
     }
     if let Some((generic, used)) = LEXICON.find_medicine(tokens) {
-        let typed = phrase(used, PhraseTag::Unknown)
-            .1
-            .map(|p| p.shown)
-            .unwrap_or_default();
-        return Ok(phrase(
-            used,
-            PhraseTag::Term(TopicTerm::medicine(generic, &typed)),
-        ));
+        let term = TopicTerm::medicine(generic, &typed(used));
+        return Ok(phrase(used, PhraseTag::Term(term)));
     }
     Ok(phrase(1, tag_other(word, registry, names)?))
+}
+
+/// Returns the length in tokens of an id that is spelled out, its clinic and the id: "card dash zero two two". `None` if
+/// there is none.
+fn spoken_id(tokens: &[QueryToken], registry: &ClinicRegistry) -> Option<(usize, usize, String)> {
+    const DIGITS_MIN: usize = 2;
+    const DASHES: &str = "dash hyphen traco hifen";
+    const DIGITS: [&str; 20] = [
+        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero",
+        "um", "dois", "tres", "quatro", "cinco", "seis", "sete", "oito", "nove",
+    ];
+    let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let prefix = word(0)?;
+    let start = 1 + usize::from(word(1).is_some_and(|w| is_one_of(&w.folded, DASHES)));
+    let digit = |at: usize| {
+        DIGITS
+            .iter()
+            .position(|digit| word(at).is_some_and(|w| w.folded == *digit))
+    };
+    let digits: Vec<String> = (start..)
+        .map_while(digit)
+        .map(|at| (at % 10).to_string())
+        .collect();
+    if digits.len() < DIGITS_MIN {
+        return None;
+    }
+    let (clinic, id) =
+        registry.parse_patient_id(&format!("{}-{}", prefix.folded, digits.concat()))?;
+    Some((start + digits.len(), clinic, id))
 }
 
 /// Returns the number of words of the idiom at the start of `tokens`; `None` if there is none.
@@ -209,7 +232,7 @@ fn tag_other(
     if let Some(found) = LEXICON.word(folded) {
         return Ok(match found.is_weak {
             true => PhraseTag::Weak,
-            false => PhraseTag::Term(TopicTerm::medical_word(&word.text, found.chapters)),
+            false => PhraseTag::Term(TopicTerm::medical_word(&word.text, found.chapters, names)),
         });
     }
     if LEXICON.is_compound(folded) {

@@ -50,9 +50,11 @@ impl TopicTerm {
         }
     }
 
-    /// Creates the term for a word of the lexicon. Records may have it in the other language.
-    pub fn medical_word(text: &str, chapters: &str) -> Self {
+    /// Creates the term for a word of the lexicon. Records may have it in the other language, and clinics may list
+    /// conditions that it is a part of: `fibrilação`.
+    pub fn medical_word(text: &str, chapters: &str, names: &RegistryPhrases) -> Self {
         let mut term = Self::word(text, chapters);
+        extend_unique(&mut term.alternatives, &names.conditions_with(&fold(text)));
         let cognates = LEXICON.cognates(&fold(text));
         let cognates: Vec<String> = cognates.iter().map(|word| (*word).to_owned()).collect();
         let typed = fold(text);

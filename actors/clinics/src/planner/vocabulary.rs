@@ -104,7 +104,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
          identifique identificar return returns returning abre abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
-         listagem precisar ve ves veem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
+         listagem precisar ve ves veem verem veres virem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
          remind rever revisar analisar analise analyze analyse necessito necessitar solicito solicitar \
          provide produce compile gather collect extract output summarise summarize describe confirm determine \
          select pick choose grab seek require wish supply outline highlight detect discover spot specify state \
@@ -113,9 +113,9 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          requerer pretender pegar cite confira descubra forneca fornecam requeiro",
         Verb,
     ),
-    ("what what's whats", What),
+    ("what what's whats wat", What),
     (
-        "many count counts number numbers headcount quantos quantas quanto quantidade numero total tally conte contar \
+        "many count counts number numbers headcount qts qtos qtas quantos quantas quanto quantidade numero total tally conte contar \
          contagem large",
         Count,
     ),
@@ -185,12 +185,12 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without exception lacking besides neither nor never \
+        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without outside exception lacking besides neither nor never \
          off minus nada nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
     (
-        "ignore disregard skip forget scrap tira tire ignorar esqueca esquece esquecer desconsiderar",
+        "excluded excluido excluida excluidos excluidas excluem ignore disregard skip forget scrap tira tire ignorar esqueca esquece esquecer desconsiderar",
         Ignore,
     ),
     (
@@ -211,7 +211,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         "diagnose diagnosing prescribe recommend recommends recommended recommendation suggest suggestion advise advice treat should \
          best better stop start increase decrease reduce raise double halve switch adjust titrate taper cure safe \
          dangerous harmful explain define meaning means interaction interactions contraindication contraindications \
-         contraindicated side-effect side-effects prognosis predict ought \
+         contraindicated kill kills killing overdose lethal letal matar mataria side-effect side-effects prognosis predict ought \
          diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
          aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
          reduza reduzir ajustar diminuir suspender curar explicar explique significa significado interacao \
@@ -224,7 +224,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Combine,
     ),
     (
-        "age aged ages old older oldest young younger youngest elderly recent recently newest latest male males female \
+        "milligram milligrams microgram micrograms miligrama miligramas micrograma microgramas route routes velho velha velhos velhas age aged ages old older oldest young younger youngest elderly recent recently newest latest male males female \
          females man men woman women boy boys girl girls sorted sort average mg mcg ug ml adults child children \
          teenager teenagers sixty seventy eighty ninety hundred forty fifty thirty \
          twenty idade anos ano recentes homens homem mulheres mulher idoso idosa idosos idosas jovens criancas maiores \
@@ -248,7 +248,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         NameCue,
     ),
     (
-        "address addresses phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
+        "address addresses telemovel telemoveis cellphone cellphones postcode phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
          dob passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
          identidade identidades contact contacts contato contatos insurance nif",
         Identity,
@@ -323,7 +323,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
          auditing pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
-         side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
+         o'clock oclock we've we'd we'll you've you'll yeah yep uh uhm erm hmm oops identifier identifiers identificador identificadores possible possibly possivel possiveis chance agradecer agradecia agradecido agradecida \
+         agradecidos instead anymore constar consta constam constem side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
 ];
@@ -332,7 +333,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 pub(super) const IDIOM_WORDS_MAX: usize = 4;
 
 /// Phrases that mean nothing beside a request, though their words may.
-const IDIOMS: [&str; 58] = [
+const IDIOMS: [&str; 60] = [
     "at all",
     "should be grateful",
     "should be most grateful",
@@ -379,6 +380,8 @@ const IDIOMS: [&str; 58] = [
     "with thanks",
     "with pleasure",
     "why not",
+    "full stop",
+    "ponto final",
     "right now",
     "right away",
     "by the way",
@@ -491,9 +494,18 @@ fn without_pronoun(folded: &str) -> Option<&str> {
 fn verb_role(folded: &str) -> Option<WordRole> {
     /// Endings of the present tense and of orders, by the infinitive's ending.
     const PRESENT: [(&str, &str); 3] = [
-        ("ar", "a as am amos o e es em ando"),
-        ("er", "e es em emos o a as am endo"),
-        ("ir", "e es em imos o a as am indo"),
+        (
+            "ar",
+            "a as am amos o e es em ando arem asse assem aria ariam",
+        ),
+        (
+            "er",
+            "e es em emos o a as am endo erem esse essem eria eriam",
+        ),
+        (
+            "ir",
+            "e es em imos o a as am indo irem isse issem iria iriam",
+        ),
     ];
     /// Endings of the past and of participles.
     const PAST: [(&str, &str); 3] = [

@@ -1,0 +1,363 @@
+//! Tests of what must not be lost from a question: requests in asides, exclusions, years, and identities.
+
+use std::sync::Arc;
+
+use super::Planner;
+use super::tests::{check_refused_by, planned};
+use crate::plan::samples::three_clinics;
+
+fn check(rows: &[(&str, &str)]) {
+    for (query, expect) in rows {
+        assert_eq!(planned(three_clinics(), query), *expect, "{query}");
+    }
+}
+
+fn check_refused(rows: &[(&str, &str)]) {
+    for (query, says) in rows {
+        check_refused_by(three_clinics(), query, says);
+    }
+}
+
+fn notes(query: &str) -> String {
+    let plan = Planner::new(Arc::new(three_clinics())).plan(query);
+    plan.map(|plan| plan.reply.notes.concat())
+        .unwrap_or_default()
+}
+
+/// Goal: a statement about something else is left out even if a word in it would be refused in a question, and the
+/// answer tells so. Method: statements of both languages before and after a question, and their notes.
+#[test]
+fn statements_are_left_out() {
+    for query in [
+        "The phone has been ringing all morning and the printer is broken. Who has acne?",
+        "Hope your Monday is better than mine! Who has acne?",
+        "I've been on hold for forty minutes. Who has acne?",
+        "Honestly, the canteen should be closed down. Who has acne?",
+        "O telefone não para, o elevador parou. Quem tem acne?",
+        "Who has acne? I'm drafting a protocol.",
+        "Who has acne? É para eu conferir com a caixa da farmácia.",
+        "Who has acne? The dental nurse rang about it.",
+    ] {
+        assert_eq!(planned(three_clinics(), query), "b:query(acne)", "{query}");
+        assert!(notes(query).contains("did not use"), "{query}");
+    }
+    let told = notes("Honestly, the canteen should be closed. Who has acne?");
+    assert!(
+        told.contains("a remark") && !told.contains("should"),
+        "{told}"
+    );
+}
+
+/// Goal: an aside that asks for identities, a change or sending refuses the question, however it is put. Method:
+/// statements and requests of both languages beside a question.
+#[test]
+fn asides_bind_requests() {
+    check_refused(&[
+        (
+            "Who has acne? My boss wants the phone numbers.",
+            "Identities",
+        ),
+        (
+            "Who has acne? The nurse has asked for the addresses.",
+            "Identities",
+        ),
+        (
+            "Quem tem acne? A minha chefe precisa das moradas.",
+            "Identities",
+        ),
+        (
+            "Lovely weather! Who has acne? Oh and tell me their names.",
+            "never by name",
+        ),
+        (
+            "Who has acne? Sorry, I also need the names.",
+            "never by name",
+        ),
+        (
+            "Who has acne? My colleague needs their mobile numbers.",
+            "Identities",
+        ),
+        (
+            "Quem tem acne? Diz-me o telemóvel de cada um.",
+            "Identities",
+        ),
+        (
+            "Who has acne? The printer is broken, please update the list.",
+            "only be read",
+        ),
+        (
+            "Who has acne? I'd like you to email it to Joe.",
+            "only be read",
+        ),
+        (
+            "Who has acne? I was told you could forward it to Joe.",
+            "only be read",
+        ),
+        (
+            "Hope you can delete CARD-001. Who has acne?",
+            "only be read",
+        ),
+        (
+            "CARD-001 called in. Mark her record as reviewed.",
+            "only be read",
+        ),
+        ("Who has acne? Should I give isotretinoin?", "judgement"),
+        ("Who has acne? She should stop, she is tired.", "judgement"),
+    ]);
+}
+
+/// Goal: an aside that narrows the question isn't left out. Method: ages, sexes, years, times and exclusions told as
+/// statements.
+#[test]
+fn asides_bind_filters() {
+    check_refused(&[
+        (
+            "Who has acne? I am only interested in women.",
+            "can't select",
+        ),
+        ("Who has acne? The elderly are excluded.", "can't select"),
+        (
+            "Who has acne? The study is about men over 60.",
+            "can't select",
+        ),
+        (
+            "Who has acne? I need the patients since 2020.",
+            "can't select",
+        ),
+        ("Who has acne? The study covers 2021.", "can't select"),
+        ("Quem tem acne? Tira os de 2020.", "can't select"),
+        ("patients seen before 2020 in cardiology", "can't select"),
+        ("quem entrou na cardiologia em 2023?", "can't select"),
+        ("who was seen today in cardiology?", "can't select"),
+        (
+            "who joined the neurology clinic last month?",
+            "can't select",
+        ),
+        ("list cardiology, last month", "can't select"),
+        ("how many with acne came today?", "can't select"),
+        ("os doentes mais velhos da neurologia", "can't select"),
+        (
+            "which cardiology patients take more than one medicine?",
+            "can't select",
+        ),
+        ("patients with the, you know, the thing", "Say which"),
+        ("what about the other ones?", "leave out"),
+    ]);
+    check(&[
+        (
+            "how many patients with acne do we have today?",
+            "b:query(acne)",
+        ),
+        (
+            "Need the skin clinic census before the 9 o'clock meeting",
+            "b:list_patients",
+        ),
+    ]);
+}
+
+/// Goal: a request for data is never left out as an aside. Method: a later sentence that asks for the medications of
+/// those who are found, and one that isn't understood.
+#[test]
+fn requests_are_no_asides() {
+    check(&[
+        (
+            "Who has psoriasis? Show me that person's medication.",
+            "b:query(psoriasis) b:check_medications*1",
+        ),
+        (
+            "Find the patients with psoriasis, then get the medications of each of those patients.",
+            "b:query(psoriasis) b:check_medications*1",
+        ),
+    ]);
+    check_refused(&[(
+        "neurology, anything prescribed as needed (prn) – which pts",
+        "",
+    )]);
+}
+
+/// Goal: a clinic or condition that is left out is left out wherever it stands, and of every alternative. Method: rows of
+/// both languages; the first clinic lists neither medicine.
+#[test]
+fn exclusions_hold_everywhere() {
+    let elsewhere = "b:query(aspirin) c:query(aspirin)";
+    check(&[
+        ("Who takes aspirin, but not in cardiology?", elsewhere),
+        ("Who takes aspirin? Not cardiology.", elsewhere),
+        ("Who takes aspirin? Leave out cardiology.", elsewhere),
+        ("Who takes aspirin? Cardiology is excluded.", elsewhere),
+        ("Not cardiology: who takes aspirin?", elsewhere),
+        ("Forget about cardiology, who takes aspirin?", elsewhere),
+        ("who takes aspirin outside cardiology", elsewhere),
+        ("aspirin anywhere but cardiology", elsewhere),
+        ("quem toma aspirin fora da cardiologia", elsewhere),
+        ("Tirando a cardiologia, quem toma aspirin?", elsewhere),
+        (
+            "everyone except dermatology, please list",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "todos os doentes menos os da dermatologia",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "aspirin in dermatology, not neurology, everyone who takes it",
+            "b:query(aspirin)",
+        ),
+        (
+            "pacientes com psoríase menos os com acne",
+            "b:query(acne) b:query(psoríase)-1",
+        ),
+        (
+            "patients with acne or psoriasis but not on doxycycline",
+            "b:query(doxycycline) b:query(acne)-1 b:query(psoriasis)-1",
+        ),
+    ]);
+    check_refused(&[
+        ("Forget cardiology. Who has hypertension?", "leave out"),
+        (
+            "Who takes aspirin? Who has acne? Not cardiology.",
+            "leave out",
+        ),
+    ]);
+}
+
+/// Goal: an identity alone is refused also of one patient, and the remedy is told; words that only look like one, and
+/// records that are asked for, are planned. Method: rows with twins.
+#[test]
+fn identity_alone_is_refused() {
+    let says = "Ask for the record of CARD-003, and state the purpose";
+    check_refused(&[
+        ("What is the name of patient CARD-003?", says),
+        ("qual o CPF do CARD-003?", says),
+        ("telemóvel do CARD-003", says),
+        ("the mobile of CARD-003", says),
+        ("where does CARD-003 live?", says),
+        ("what's CARD-003 called", says),
+        ("personal details of CARD-003", says),
+    ]);
+    let record = "a:get_patient(CARD-003)";
+    check(&[
+        ("record of the patient named CARD-003", record),
+        ("what is the name of CARD-003's disease", record),
+        ("CARD-003 called in, show the record", record),
+        ("CARD-003 is mobile again, show the record", record),
+        (
+            "tudo o que CARD-003 toma, sem nome nem CPF",
+            "a:check_medications(CARD-003)",
+        ),
+        ("list cardiology, no names", "a:list_patients"),
+    ]);
+}
+
+/// Goal: the question who is a patient of two clinics is refused; lists of both are planned. Method: rows.
+#[test]
+fn clinics_are_never_joined() {
+    check_refused(&[
+        (
+            "Which cardiology patients are also patients of dermatology?",
+            "never joined",
+        ),
+        (
+            "Quais pacientes estão ao mesmo tempo na neurologia e na cardiologia?",
+            "never joined",
+        ),
+        (
+            "which patients attend both cardiology and dermatology?",
+            "never joined",
+        ),
+        (
+            "Is there anyone seen in both dermatology and cardiology?",
+            "never joined",
+        ),
+    ]);
+    check(&[
+        (
+            "list patients of cardiology and also of dermatology",
+            "a:list_patients b:list_patients",
+        ),
+        (
+            "patients in both cardiology and neurology",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "who has psoriasis and also takes methotrexate?",
+            "b:query(psoriasis methotrexate)",
+        ),
+    ]);
+}
+
+/// Goal: places, medicines and data belong to the search that they stand beside, also behind a comma. Method: rows.
+#[test]
+fn parts_behind_commas() {
+    let everywhere = "a:query(aspirin) b:query(aspirin) c:query(aspirin)";
+    check(&[
+        ("Which patients, in any clinic, take aspirin?", everywhere),
+        (
+            "Which patients, in whichever clinic, take aspirin?",
+            everywhere,
+        ),
+        (
+            "aspirin please - cardiology plus neurology, everyone taking it",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "Who takes aspirin, both in heart and in neurology?",
+            "a:query(aspirin) c:query(aspirin)",
+        ),
+        (
+            "psoriasis, on methotrexate: which ids?",
+            "b:query(psoriasis methotrexate)",
+        ),
+        (
+            "Psoriasis AND taking methotrexate, anybody?",
+            "b:query(psoriasis methotrexate)",
+        ),
+        (
+            "dos doentes que têm psoríase e que estão a tomar methotrexate",
+            "b:query(psoríase methotrexate)",
+        ),
+        (
+            "drugs and doses of those who have psoriasis",
+            "b:query(psoriasis) b:check_medications*1",
+        ),
+        (
+            "which cardiology patients take aspirin? any aspirin",
+            "a:query(aspirin)",
+        ),
+        (
+            "Qual das clínicas tem menos doentes, a cardiologia ou a neurologia?",
+            "a:list_patients c:list_patients",
+        ),
+        (
+            "Are there as many eczema patients as acne patients?",
+            "b:query(eczema) c:query(eczema) b:query(acne)",
+        ),
+        (
+            "some form of psoriasis in dermatology",
+            "b:query(psoriasis)",
+        ),
+    ]);
+}
+
+/// Goal: an id that is spelled out is read, and a misspelt medicine isn't quoted, because the verifier would take it for
+/// an unlisted one. Method: plans and notes.
+#[test]
+fn spellings() {
+    check(&[
+        (
+            "open record card dash zero two two",
+            "a:get_patient(CARD-022)",
+        ),
+        ("ficha card traço zero dois dois", "a:get_patient(CARD-022)"),
+    ]);
+    for (query, wrong) in [
+        ("propanolol users", "propanolol"),
+        ("who is on metropolol", "metropolol"),
+    ] {
+        let notes = notes(query);
+        assert!(
+            notes.contains("I read a word as") && !notes.contains(wrong),
+            "{notes}"
+        );
+    }
+}
