@@ -33,7 +33,7 @@ const COURTESIES: &str = "hope hoping thanks thank sorry apologies hello hi hey 
 const DETERMINERS: &str =
     "the my our your a an this that o os as um uma meu minha nosso nossa esse essa este esta";
 /// Verbs of such a statement.
-const FINITE_VERBS: &str = "is are was were has had will would should isn't aren't wasn't hasn't won't keeps went came looks seems \
+const FINITE_VERBS: &str = "ta sent is are was were has had will would should isn't aren't wasn't hasn't won't keeps went came looks seems \
                             broke says rings esta estao foi vai ficou caiu diz disse quebrou chegou para";
 /// First words of a question that can be answered by yes or no.
 const AUXILIARIES: &str = "should can could may might must do does did is are was were has have would will shall devo deve posso \
@@ -42,6 +42,10 @@ const AUXILIARIES: &str = "should can could may might must do does did is are wa
 const WISHES: &str = "want wants wanted need needs needed wish would i'd please only just mean meant except excluded exclude excluding \
                       without restrict restricted limit limited include included quero quer queria preciso precisa gostaria favor \
                       apenas somente so sem exceto excluindo excluido excluidos excluidas";
+/// Wishes of somebody else than the asker.
+const OTHERS_WISHES: &str = "wants wanted needs needed quer precisa";
+/// First words of what may be wished of the answer.
+const WISHED: &str = "the only just these those o os a as so apenas somente";
 /// Words that tell of something else than patients where a statement has them, though a question selects by them: "the
 /// lift stopped", "forty minutes on hold".
 const TOLD_FILTERS: &str = "old stopped quit parou sort twenty thirty forty fifty sixty seventy eighty ninety hundred vinte trinta \
@@ -51,8 +55,10 @@ const DAYS: &str = "monday tuesday wednesday thursday friday saturday sunday tod
                     week";
 /// Telephones as things: "the phone keeps ringing".
 const DEVICES: &str = "phone telephone telefone celular";
+/// Words before a mail that is a thing.
+const MAIL_LEADS: &str = "my this that the one earlier previous last";
 /// Words after a telephone that is a thing.
-const DEVICE_STATES: &str = "is has isn't hasn't keeps kept rings rang won't was stopped nao esta toca tocou queue call calls line lines";
+const DEVICE_STATES: &str = "is has isn't hasn't keeps kept rings rang won't was stopped nao esta toca tocou queue call calls line lines with";
 /// Persons of whom advice may be asked, or a patient: "should I give it".
 const ADVISED: &str = "i he she they we it ele ela eles elas eu";
 
@@ -293,6 +299,7 @@ struct SegmentWords {
     narrows: bool,
     /// Whether it has a word of what is refused, which only tells something in a statement.
     may_bind: bool,
+    is_unquotable: bool,
     has_advice: bool,
     /// Whether it asks for what is refused in any case.
     binds: bool,
@@ -301,16 +308,18 @@ struct SegmentWords {
 impl SegmentWords {
     /// Reads the word at position `nth`, in folded form, and the one after it.
     fn read_place(&mut self, nth: usize, word: &str, next: &str) {
-        const PURPOSES: &str = "for para pra pro";
+        const PURPOSES: &str = "for para pra pro que";
         // "it's for the audit", "é pra auditoria"
         let is_purpose =
             nth == 1 && is_one_of(word, PURPOSES) && is_one_of(&self.before, "it's its e isso is");
         self.has_subject |= is_one_of(word, SUBJECTS)
             || is_purpose
-            || nth == 0 && (is_past(word) || is_progressive(word, next));
+            || nth == 0 && (is_past(word) || is_progressive(word, next) || is_errand(word, next));
         self.refers |= is_one_of(word, REFERENCES);
         // "wants to know", "quer saber"
-        self.wishes |= is_one_of(word, WISHES) && !is_one_of(next, "to saber");
+        let is_of_another = is_one_of(word, OTHERS_WISHES) && !is_one_of(next, WISHED);
+        let is_to_do = next == "to" || is_infinitive(next);
+        self.wishes |= is_one_of(word, WISHES) && !is_of_another && !is_to_do;
         self.is_courtesy |= nth == 0 && is_one_of(word, COURTESIES);
         self.has_determiner |= nth == 0 && is_one_of(word, DETERMINERS);
         let is_finite = is_one_of(word, FINITE_VERBS) || is_past(word);
@@ -348,6 +357,12 @@ impl SegmentWords {
             }
             PhraseTag::Vocabulary(Identity) if self.is_device(word, next) => self.may_bind = true,
             PhraseTag::Vocabulary(Identity | NameCue) if self.is_negated() => {}
+            // "my earlier mail"
+            PhraseTag::Vocabulary(Send)
+                if is_one_of(word, "mail email") && is_one_of(&self.before, MAIL_LEADS) =>
+            {
+                self.is_unquotable = true;
+            }
             PhraseTag::Vocabulary(Change | Send) if is_told_change(word, &self.before) => {
                 self.may_bind = true;
             }
@@ -356,9 +371,11 @@ impl SegmentWords {
                 Combine | Change | Identity | Ignore | Send | Repeat | NameCue,
             ) => self.binds = true,
             PhraseTag::Vocabulary(Who | What | Count) => (self.asks, self.requests) = (true, true),
+            PhraseTag::Vocabulary(Verb) if is_first && is_errand(word, next) => {}
             PhraseTag::Vocabulary(Verb) => {
                 self.asks = true;
-                self.requests |= is_first;
+                // "need to see them"
+                self.requests |= is_first || self.before == "to";
             }
             PhraseTag::Vocabulary(Patients | OnePatient) => {
                 self.has_people |= !is_one_of(word, "someone somebody people");
@@ -418,19 +435,22 @@ impl SegmentWords {
                 || self.has_data && (self.asks || !self.has_subject),
             is_binding: self.binds || is_advice || self.may_bind && !tells,
             is_statement: (self.has_subject || tells) && !self.refers,
-            is_quotable: !self.may_bind && !self.has_medical_word,
+            is_quotable: !self.may_bind && !self.is_unquotable && !self.has_medical_word,
         }
     }
 }
 
-/// Returns whether a word for a change, or for sending, tells what was or is being done, or is a noun: "nothing was
-/// forwarded", "my mail".
+/// Returns whether a word for a change, or for sending, tells what was or is being done: "nothing was
+/// forwarded".
 fn is_told_change(word: &str, before: &str) -> bool {
-    const NOUNS: &str = "mail email";
-    const POSSESSIVES: &str = "my this that the one a earlier previous last";
-    word.ends_with("ing")
-        || word.ends_with("ed") && before != "be"
-        || is_one_of(word, NOUNS) && is_one_of(before, POSSESSIVES)
+    word.ends_with("ing") || word.ends_with("ed") && before != "be"
+}
+
+/// Returns whether a word is a Portuguese infinitive that requests nothing: `avisar`, but not `mostrar`.
+fn is_infinitive(word: &str) -> bool {
+    const LETTERS_MIN: usize = 4;
+    let is_free = matches!(word_role(word), None | Some(WordRole::Filler));
+    word.len() >= LETTERS_MIN && is_free && ["ar", "er", "ir"].iter().any(|e| word.ends_with(e))
 }
 
 fn is_number_or_time(word: &str) -> bool {
@@ -447,6 +467,14 @@ fn is_progressive(word: &str, next: &str) -> bool {
     );
     word.len() >= LETTERS_MIN && word.ends_with("ing") && is_verb
         || is_one_of(word, "to ta estou estamos") && next.ends_with("ndo")
+}
+
+/// Returns whether an errand of the asker's begins, with an implied subject: "need to split the pile", "preciso avisar
+/// a farmácia", "tô com pressa".
+fn is_errand(word: &str, next: &str) -> bool {
+    is_one_of(word, "need want have preciso quero vou tenho")
+        && (next == "to" || is_infinitive(next))
+        || word == "to" && next == "com"
 }
 
 /// Returns whether a word may be the subject of a statement about a thing: it asks for nothing and for nobody.

@@ -142,6 +142,20 @@ fn ask_for_others(fragment: &mut Fragment) {
 /// Copies parts of a fragment to the next fragment, or from it, if they belong together. Returns
 /// `true` if the fragment was merged into the next one, and the caller must drop it.
 fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
+    // "dear cardiology and dermatology: who has psoriasis in dermatology"
+    let is_address = fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.all
+        && !fragment.compare
+        && !fragment.is_list
+        && fragment.clinics.len() > 1
+        && next.connector == Connector::Comma
+        && next.topic.is_some()
+        && !next.clinics.is_empty()
+        && next.clinics.iter().all(|at| fragment.clinics.contains(at));
+    if is_address {
+        return true;
+    }
     // "cardiology and dermatology patients"; "in dermatology, list patients"; but not "all of
     // neurology, plus dermatology's acne cases"
     let wants_clinics = match next.verb {
@@ -403,11 +417,16 @@ fn repeats(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !before.has_data()
         && fragment.patients
         && fragment.sentence == before.sentence;
+    // "losartan recall. All patients taking it."
+    let is_of_medicine = fragment.taking
+        && fragment.pronoun
+        && !fragment.compare
+        && before.topic.as_ref().is_some_and(SearchTopic::has_medicine);
     let repeats = before.topic.is_some()
         && fragment.has_no_object()
         && !fragment.record
         && !fragment.medication
-        && (!fragment.all || names_only)
+        && (!fragment.all || names_only || is_of_medicine)
         && (fragment.pronoun || fragment.taking || fragment.cue || fragment.who || names_only);
     if repeats {
         before.patients |= fragment.patients;

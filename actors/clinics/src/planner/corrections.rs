@@ -10,7 +10,9 @@ use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Words by which an asker takes the phrase before them back for the one after them, in folded form.
-const CUES: [&str; 25] = [
+const CUES: [&str; 27] = [
+    "no hang on",
+    "hang on",
     "no wait",
     "wait no",
     "scratch that",
@@ -97,7 +99,7 @@ pub(super) fn without_retracted(
             && !is_negated(tokens, old.start)
         {
             let is_apart = !tokens[old.end..start].iter().all(is_filler);
-            if is_apart && !tokens[end..new.start].iter().all(is_filler) {
+            if is_apart && !tokens[end..new.start].iter().all(may_lead) {
                 continue;
             }
             kept.extend_from_slice(&tokens[from..old.start]);
@@ -130,6 +132,13 @@ fn may_stand_between(token: &QueryToken) -> bool {
     use WordRole::{Medication, Patients, Record};
     let role = token.as_word().and_then(|word| word_role(&word.folded));
     is_filler(token) || matches!(role, Some(Patients | Record | Medication))
+}
+
+/// Returns whether a token may stand between a cue and the new phrase: "or rather the ones with …".
+fn may_lead(token: &QueryToken) -> bool {
+    use WordRole::{Cue, Patients};
+    let role = token.as_word().and_then(|word| word_role(&word.folded));
+    is_filler(token) || matches!(role, Some(Patients | Cue))
 }
 
 fn is_filler(token: &QueryToken) -> bool {

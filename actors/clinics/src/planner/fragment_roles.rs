@@ -161,6 +161,28 @@ fn is_treatment_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
         && pieces.get(at + 1).is_some_and(is_of)
 }
 
+/// Returns whether the word at `at`, which may order something, is a noun: "my earlier mail", "the cardiology register".
+/// A mail to somebody is sent.
+fn is_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const DETERMINERS: &str = "my this that the one earlier previous last";
+    let before = at.checked_sub(1).map(|at| &pieces[at]);
+    let is_sent = pieces[at..]
+        .iter()
+        .any(|p| is_one_of(&p.shown, "to para ao à"));
+    let is_mail = is_one_of(&pieces[at].shown, "mail email");
+    let is_register = pieces[at].shown == "register" && at + 1 == pieces.len();
+    before.is_some_and(|p| {
+        is_mail && !is_sent && is_one_of(&p.shown, DETERMINERS)
+            || is_register && (is_clinic(p) || p.shown == "the")
+    })
+}
+
+/// Returns whether the word at `at` follows a word for a session, which begins: "the clinic starts".
+fn follows_session(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const SESSIONS: &str = "clinic shift round rounds meeting lecture class session";
+    at > 0 && is_one_of(&pieces[at - 1].shown, SESSIONS)
+}
+
 /// Returns whether a word with this role is refused unless the words around it tell otherwise.
 fn is_refusable(role: WordRole) -> bool {
     use WordRole::{Advice, Change, Combine, Filter, Repeat, Send};
@@ -183,6 +205,7 @@ fn read_refusable(
         // "send me the list"
         WordRole::Send if is_to_user(pieces, at) => fragment.verb = true,
         WordRole::Repeat if has_request(pieces) => fragment.verb = true,
+        WordRole::Change | WordRole::Send if is_noun(pieces, at) => {}
         WordRole::Change | WordRole::Send | WordRole::Repeat => {
             return Err(PlanRefusal::Change(piece.shown.clone()));
         }
@@ -195,6 +218,11 @@ fn read_refusable(
         // "what should I know from the chart"
         WordRole::Advice
             if is_one_of(&piece.shown, "should devo") && is_before_knowing(pieces, at) => {}
+        // "before the clinic starts"
+        WordRole::Advice
+            if is_one_of(&piece.shown, "starts start") && follows_session(pieces, at) => {}
+        // "Best, Ana"
+        WordRole::Advice if piece.shown == "best" && pieces.len() == 1 => {}
         WordRole::Advice => return Err(PlanRefusal::Advice(piece.shown.clone())),
         // "overlap between losartan and amlodipine"
         WordRole::Combine if pieces.iter().any(is_term) => {

@@ -182,6 +182,16 @@ impl LeavingOut {
                 fragment.pronoun = true;
                 Ok(!fragment.has_data())
             }
+            // "of the patients with acne, leave out those on doxycycline and show the rest"
+            Some(_)
+                if names_others
+                    && before.is_some_and(|before| {
+                        before.sentence == fragment.sentence && !before.excluded.is_empty()
+                    }) =>
+            {
+                fragment.pronoun = true;
+                Ok(!fragment.has_data())
+            }
             Some(word) if names_others => Err(PlanRefusal::Negation(word.clone())),
             _ => Ok(false),
         }

@@ -52,7 +52,8 @@ impl SpelledQuery {
             let word = word.clone();
             let is_name_like = word.is_capitalized && !after_stop;
             let near = near_words(&word, names, is_name_like);
-            let medicine = || LEXICON.near_medicine(word.bare(), errors_max(&word, is_name_like));
+            let medicine =
+                || LEXICON.near_medicine(word.bare(), medicine_errors_max(&word, is_name_like));
             let (correction, shown) = match near.corrections() {
                 // Quoted, it would be a medicine that no clinic has.
                 [] => (medicine(), "a word".to_owned()),
@@ -177,6 +178,16 @@ fn errors_max(word: &QueryWord, is_name_like: bool) -> usize {
     match is_specialty(word.bare()) || is_name_like {
         true => 1,
         false => 2,
+    }
+}
+
+/// Returns how many typing errors a correction of the word to a medicine may have. Short names of medicines are near to
+/// everyday words: `programa` is no `Prograf`.
+fn medicine_errors_max(word: &QueryWord, is_name_like: bool) -> usize {
+    const LETTERS_MIN: usize = 9;
+    match word.bare().chars().count() < LETTERS_MIN {
+        true => 1,
+        false => errors_max(word, is_name_like),
     }
 }
 

@@ -149,7 +149,15 @@ impl FragmentSplitter<'_> {
         let is_clinic =
             |p: Option<&TaggedPhrase>| matches!(p.map(|p| &p.tag), Some(PhraseTag::Clinic(..)));
         use WordRole::{Count, Cue, OnePatient, Patients, Taking, Verb, Who};
-        let is_people = matches!(role(before), Some(Who | Patients | OnePatient));
+        // "the patient in front of me is CARD-024": the id tells who
+        let is_named = pieces[at + 1..]
+            .iter()
+            .any(|p| matches!(p.tag, PhraseTag::Id(..)));
+        let is_people = match role(before) {
+            Some(Who) => true,
+            Some(Patients | OnePatient) => !is_named,
+            _ => false,
+        };
         // "been fitted with a pacemaker", "who developed psoriasis", "patients enrolled in cardiology":
         // a verb before what counts
         let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
@@ -161,7 +169,9 @@ impl FragmentSplitter<'_> {
             && !fragment.verb
             && self.pieces.iter().any(|p| is_of_user(p) || is_we(p));
         // "discharge CARD-001": an order
-        let is_order = before.is_none() && !fragment.ids.is_empty();
+        let is_told = { pieces[..at].iter() }
+            .any(|p| is_one_of(&p.shown, "i we he she they someone eu ele ela"));
+        let is_order = before.is_none() && !fragment.ids.is_empty() && !is_told;
         // "which doctor prescribed warfarin to CARD-001"
         let asks_which = at > 0 && is_one_of(&pieces[at - 1].shown, "which qual");
         // Portuguese adjectives follow: "insuficiência hepática"
@@ -236,6 +246,39 @@ impl FragmentSplitter<'_> {
             && at.checked_sub(1).is_some_and(is_having)
     }
 
+    /// Reads a purpose before the question as words that aren't used, unless it names what clinics list: "for our valve
+    /// meeting I need the patients with angina".
+    pub(super) fn read_purpose(&mut self) {
+        let is_for = |p: &TaggedPhrase| is_one_of(&p.shown, "for para pra");
+        let Some(start) = self.pieces.iter().position(|p| !p.is_filler() || is_for(p)) else {
+            return;
+        };
+        let end = self
+            .pieces
+            .iter()
+            .position(|p| is_one_of(&p.shown, PURPOSES));
+        let Some(end) =
+            end.filter(|end| is_for(&self.pieces[start]) && *end + 1 < self.pieces.len())
+        else {
+            return;
+        };
+        let is_plain = |p: &TaggedPhrase| match &p.tag {
+            PhraseTag::Term(term) => term.clinics.is_empty() && !term.is_medicine,
+            PhraseTag::Weak | PhraseTag::Unknown => true,
+            PhraseTag::Vocabulary(role) => matches!(role, WordRole::Filler | WordRole::Of),
+            _ => false,
+        };
+        if !self.pieces[start..end].iter().all(is_plain) {
+            return;
+        }
+        for piece in &mut self.pieces[start..=end] {
+            if !piece.is_filler() {
+                self.found.unused.push(piece.shown.clone());
+            }
+            piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
+        }
+    }
+
     /// Returns whether the word at `at` belongs to the purpose at the end of the fragment: "the list, for a lab
     /// check".
     fn is_purpose(&self, at: usize) -> bool {
@@ -308,6 +351,27 @@ impl FragmentSplitter<'_> {
         const AT_WORK: &str = "i'm i've estou";
         const WORK: &str = "auditing preparing reviewing writing studying collecting compiling teaching organizing organising \
              preparar rever escrever estudar recolher preparando revendo escrevendo estudando";
+        // "I'm putting together the list", "estou fechando o levantamento", but not "I'm having a heart attack"
+        const BODILY: &str = "having getting feeling losing suffering taking using sentindo tendo perdendo tomando usando ficando sofrendo";
+        const OBJECTS: &str = "a an the some together up my our this o os as um uma";
+        let is_progressive = |at: usize| {
+            let word = |at: usize| self.pieces.get(at).map_or("", |p| &*p.shown);
+            let verb = word(at + 1);
+            (verb.ends_with("ing") || verb.ends_with("ndo"))
+                && !is_one_of(verb, BODILY)
+                && is_one_of(word(at + 2), OBJECTS)
+        };
+        // "on my desk"
+        let is_place = |at: usize| {
+            let before = at.checked_sub(1).map_or("", |at| &*self.pieces[at].shown);
+            is_one_of(before, "on to at")
+                && self.pieces.get(at + 1).is_some_and(|p| {
+                    matches!(
+                        p.tag,
+                        PhraseTag::Unknown | PhraseTag::Vocabulary(WordRole::Filler)
+                    )
+                })
+        };
         let has_to = |at: usize| self.pieces.get(at + 1).is_some_and(|p| p.shown == "to");
         let is_work = |at: usize| {
             let mut after = self.pieces[at + 1..].iter().filter(|p| p.shown != "a");
@@ -315,7 +379,8 @@ impl FragmentSplitter<'_> {
                 && after.next().is_some_and(|p| is_one_of(&p.shown, WORK))
         };
         let is_own = |(at, piece): (usize, &TaggedPhrase)| {
-            if is_work(at) {
+            if is_work(at) || is_place(at) || is_one_of(&piece.shown, AT_WORK) && is_progressive(at)
+            {
                 return false;
             }
             let previous = at.checked_sub(1).map_or("", |at| &self.pieces[at].shown);
@@ -346,8 +411,41 @@ impl FragmentSplitter<'_> {
             return;
         }
         for piece in &mut self.pieces {
-            if is_one_of(&piece.shown, ROUTES) {
+            if is_one_of(&piece.shown, ROUTES) && !is_medicine(piece) {
                 piece.tag = PhraseTag::Vocabulary(WordRole::Qualifier);
+            }
+        }
+    }
+
+    /// Reads the route of a medicine that isn't named as what records are searched for: "who gets something
+    /// intravenous".
+    pub(super) fn search_routes(&mut self) {
+        const ROUTES: [(&str, &str); 3] = [
+            (
+                "intravenous",
+                "intravenous intravenously intravenoso intravenosa endovenoso endovenosa",
+            ),
+            (
+                "subcutaneous",
+                "subcutaneous subcutaneously subcutaneo subcutâneo subcutanea subcutânea",
+            ),
+            ("sublingual", "sublingually"),
+        ];
+        let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
+        let asks = self.pieces.iter().any(|p| {
+            use WordRole::{Form, Medication, Taking};
+            matches!(p.tag, PhraseTag::Vocabulary(Form | Medication | Taking))
+                || is_one_of(&p.shown, "something anything algo")
+        });
+        if !asks || self.pieces.iter().any(is_term) {
+            return;
+        }
+        for piece in &mut self.pieces {
+            if let Some((route, _)) = ROUTES
+                .into_iter()
+                .find(|(_, words)| is_one_of(&piece.shown, words))
+            {
+                piece.tag = PhraseTag::Term(TopicTerm::medicine(route, route));
             }
         }
     }
@@ -386,11 +484,8 @@ impl FragmentSplitter<'_> {
         };
         let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
         let is_of_record = self.pieces.iter().any(|p| {
-            use WordRole::{Dose, Medication, Record, Taking};
-            matches!(
-                p.tag,
-                PhraseTag::Term(_) | PhraseTag::Vocabulary(Record | Medication | Dose | Taking)
-            )
+            use WordRole::{Dose, Medication, Record};
+            matches!(p.tag, PhraseTag::Vocabulary(Record | Medication | Dose))
         });
         if is_of_record || has(CONDITIONS) {
             return Ok(());

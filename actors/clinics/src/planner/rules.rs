@@ -184,6 +184,11 @@ impl<'a> PlanRules<'a> {
         if !clause.clinics.is_empty() && (asked || clause.patients || clause.record) {
             return Ok(self.add_each(&clause.clinics, clause, graph, list));
         }
+        // "all patients taking it", of nothing that was named
+        let takes_unnamed = clause.taking && clause.pronoun && !clause.medication;
+        if takes_unnamed && clause.clinics.is_empty() {
+            return Err(self.say_what());
+        }
         if clause.one_patient {
             return Err(PlanRefusal::NeedsId {
                 example: self.example_id(None),

@@ -16,7 +16,10 @@ use super::vocabulary::{WordRole, word_role};
 use crate::plan::ClinicRegistry;
 
 /// Pairs of words that leave out what follows, as `except` does.
-const NEGATING_PAIRS: [(&str, &str); 17] = [
+const NEGATING_PAIRS: [(&str, &str); 20] = [
+    ("bar", "those"),
+    ("bar", "the"),
+    ("bar", "anyone"),
     ("save", "for"),
     ("leaving", "out"),
     ("leave", "out"),
@@ -213,6 +216,13 @@ fn refuse_joined_clinics(fragments: &[Fragment]) -> Result<(), PlanRefusal> {
         }
     }
     Ok(())
+}
+
+fn names_condition(piece: &TaggedPhrase) -> bool {
+    is_one_of(
+        &piece.shown,
+        "condition diagnosis disease illness sickness problem diagnostico diagnóstico doenca doença problema",
+    )
 }
 
 /// Returns whether a condition is told by those who have it: `hypertensives`, `epilépticos`.
@@ -500,6 +510,13 @@ impl FragmentSplitter<'_> {
         })
     }
 
+    /// Returns the last word of the fragment if it leaves the fragment out: "warfarin aside".
+    fn left_aside(&self, fragment: &Fragment) -> Option<String> {
+        let last = self.pieces.last()?;
+        let is_aside = is_one_of(&last.shown, "aside apart excepted");
+        (is_aside && !fragment.has_no_object()).then(|| last.shown.clone())
+    }
+
     /// Returns whether the fragment ends with a word such as `with`, before what its patients have.
     fn ends_before_topic(&self, fragment: &Fragment) -> bool {
         let last = self.pieces.iter().rev().find(|p| !p.is_filler());
@@ -534,7 +551,7 @@ impl FragmentSplitter<'_> {
                 (fragment.patients, fragment.unignored) = (true, true);
                 None
             }
-            (one, other) => one.or(other),
+            (one, other) => one.or(other).or_else(|| self.left_aside(&fragment)),
         };
         self.found.count |= fragment.count;
         self.found.compare |= fragment.compare;
@@ -562,6 +579,8 @@ impl FragmentSplitter<'_> {
     }
 
     fn build(&mut self) -> Result<Fragment, PlanRefusal> {
+        self.read_purpose();
+        self.search_routes();
         self.qualify_conditions();
         self.qualify_medicines();
         self.refuse_unit()?;
@@ -616,6 +635,12 @@ impl FragmentSplitter<'_> {
             (fragment.what || asks_everything) && fragment.taking && fragment.topic.is_none();
         fragment.medication |=
             asks_treatment && !fragment.patients && !fragment.compare && fragment.ids.is_empty();
+        // "CARD-001, what is his condition"
+        let asks_condition = fragment.what
+            && fragment.pronoun
+            && fragment.topic.is_none()
+            && (fragment.cue || self.pieces.iter().any(names_condition));
+        fragment.record |= asks_condition && fragment.has_no_object();
         // "on cardiology duty"
         let nothing_taken =
             fragment.topic.is_none() && !fragment.patients && !fragment.clinics.is_empty();

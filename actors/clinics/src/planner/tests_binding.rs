@@ -339,6 +339,45 @@ fn parts_behind_commas() {
     ]);
 }
 
+/// Goal: a route stands for the medicines that are given by it, and nobody else is listed; what nobody named isn't
+/// searched. Method: rows.
+#[test]
+fn what_is_searched_is_named() {
+    let intravenous = "a:query(intravenous) b:query(intravenous) c:query(intravenous)";
+    check(&[
+        (
+            "infusion suite here, which patients get something intravenous?",
+            intravenous,
+        ),
+        (
+            "Which patients are on a medicine given intravenously?",
+            intravenous,
+        ),
+        (
+            "Losartan recall. All patients taking it.",
+            "a:query(losartan) b:query(losartan) c:query(losartan)",
+        ),
+        (
+            "dos pacientes com psoríase, tira os que usam methotrexate e me mostra o resto",
+            "b:query(methotrexate) b:query(psoríase)-1",
+        ),
+        (
+            "all psoriasis patients, methotrexate aside",
+            "b:query(methotrexate) b:query(psoriasis)-1",
+        ),
+        (
+            "Não percebo nada deste programa. Quem tem acne?",
+            "b:query(acne)",
+        ),
+    ]);
+    check_refused(&[
+        ("All patients taking it.", "Say which"),
+        ("put the acne list in one mail to Joe", "only be read"),
+        ("how much losartan is too much for CARD-001", "judgement"),
+        ("Who is the doctor of CARD-001?", "doctor"),
+    ]);
+}
+
 /// Goal: an id that is spelled out is read, and a misspelt medicine isn't quoted, because the verifier would take it for
 /// an unlisted one. Method: plans and notes.
 #[test]

@@ -323,7 +323,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
          auditing pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
-         o'clock oclock we've we'd we'll you've you'll yeah yep uh uhm erm hmm oops identifier identifiers identificador identificadores possible possibly possivel possiveis chance agradecer agradecia agradecido agradecida \
+         jeito sickness survey o'clock oclock we've we'd we'll you've you'll yeah yep uh uhm erm hmm oops identifier identifiers identificador identificadores possible possibly possivel possiveis chance agradecer agradecia agradecido agradecida \
          agradecidos instead anymore constar consta constam constem side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
@@ -333,7 +333,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 pub(super) const IDIOM_WORDS_MAX: usize = 4;
 
 /// Phrases that mean nothing beside a request, though their words may.
-const IDIOMS: [&str; 60] = [
+const IDIOMS: [&str; 69] = [
     "at all",
     "should be grateful",
     "should be most grateful",
@@ -380,6 +380,15 @@ const IDIOMS: [&str; 60] = [
     "with thanks",
     "with pleasure",
     "why not",
+    "be a pain",
+    "por causa",
+    "best regards",
+    "best wishes",
+    "all the best",
+    "before i forget",
+    "antes que me esqueca",
+    "antes que eu esqueca",
+    "not being funny",
     "full stop",
     "ponto final",
     "right now",
@@ -531,7 +540,7 @@ fn verb_role(folded: &str) -> Option<WordRole> {
     let requests = |role: &WordRole| {
         matches!(
             role,
-            Verb | Taking | Cue | Change | Send | Repeat | Advice | Combine | Ignore
+            Verb | Taking | Cue | Change | Send | Repeat | Advice | Combine | Ignore | More
         )
     };
     // "alterado" tells a state, which nobody requests.
@@ -574,10 +583,9 @@ pub(super) fn is_specialty(folded: &str) -> bool {
 }
 
 /// Function words that only English has, and that only Portuguese has, among those of a question.
-const ENGLISH: &str =
-    "the with patients patient who which have has and of is are what how show on any all from for";
-const PORTUGUESE: &str =
-    "os com pacientes paciente quais que de da dos das em quem tem doentes para ao na nas mostre";
+const ENGLISH: &str = "the with patients patient who which have has and of is are what how show on any all from for or we do does an you many";
+const PORTUGUESE: &str = "os com pacientes paciente quais que de da dos das em quem tem doentes para ao na nas mostre ou mais gente temos pra uma \
+     um nao sem por qual quantos quantas ha esta estou tenho pelo pela";
 
 /// Returns whether a question with these words, in folded form, has no more of Portuguese than of
 /// English.
