@@ -15,12 +15,17 @@ use crate::plan::ClinicRegistry;
 
 /// Words that begin an aside within a sentence, in folded form: "…, because the wholesaler rang".
 const CONJUNCTIONS: &str = "because cause cos coz cuz bc since porque pq pois";
+/// Words before the subject line of a letter.
+const HEADINGS: &str = "subject re assunto";
+/// Words that close a letter, before the signature.
+const CLOSINGS: &str =
+    "regards sincerely cheers wishes atenciosamente cumprimentos obrigado obrigada abraco abracos";
+const CLOSING_WORDS_MAX: usize = 6;
 /// Words before a statement that belong to no part of it.
-const LEADS: &str =
-    "because cause cos coz cuz since so and but well oh anyway honestly porque pq pois mas aqui";
+const LEADS: &str = "and because cause cos coz cuz since so and but well oh anyway honestly porque pq pois mas aqui";
 /// Words by which a sentence tells of somebody else than the patients: "I only want to print as many".
 const SUBJECTS: &str = "i i'm im i've ive i'd i'll myself we've we're he's she's it's its someone somebody they've they're \
-                        someone's somebody's rang phoned asked said eu minha meu minhas meus mim comigo estou sou fui \
+                        someone's somebody's rang phoned asked asks asking said pergunta perguntam eu minha meu minhas meus mim comigo estou sou fui \
                         vou ela ele disse alguem ligou pediu perguntou perguntando mandou";
 /// Words that refer to the patients asked for: "only those that she sees".
 const REFERENCES: &str = "those these them they their ones who whom whose except rest others estes esses aqueles eles elas \
@@ -169,6 +174,10 @@ fn keep(
     })
 }
 
+fn folded(token: &QueryToken) -> &str {
+    token.as_word().map_or("", |word| word.folded.as_str())
+}
+
 fn words_of(tokens: &[QueryToken]) -> String {
     let words = tokens.iter().filter_map(QueryToken::as_word);
     words
@@ -185,17 +194,27 @@ fn read_segments(
 ) -> Vec<Segment> {
     let mut segments = Vec::new();
     let (mut start, mut sentence) = (0, 0);
+    let (mut is_headed, mut is_signed) = (false, false);
     for end in 0..=tokens.len() {
         let is_sign = tokens
             .get(end)
             .is_none_or(|token| token.as_word().is_none());
         if is_sign || end > start && begins_aside(&tokens[end..]) {
             if end > start {
-                let segment = read_segment(tokens, start..end, registry, names, reading);
+                let is_beside = is_headed || is_signed;
+                let segment =
+                    read_segment(tokens, (start..end, is_beside), registry, names, reading);
                 segments.push(Segment {
                     sentence,
                     ..segment
                 });
+                // "Subject: valve meeting", "Kind regards, Ana"
+                let words = &tokens[start..end];
+                is_headed =
+                    start == 0 && words.len() == 1 && is_one_of(folded(&words[0]), HEADINGS);
+                is_signed |= start > 0
+                    && words.len() < CLOSING_WORDS_MAX
+                    && words.iter().any(|token| is_one_of(folded(token), CLOSINGS));
             }
             sentence += usize::from(tokens.get(end) == Some(&QueryToken::Stop));
             start = if is_sign { end + 1 } else { end };
@@ -212,17 +231,22 @@ fn begins_aside(tokens: &[QueryToken]) -> bool {
         word.folded.starts_with(|c: char| c.is_ascii_digit())
             || matches!(role, Some(WordRole::Time | WordRole::Relative))
     });
-    word(0).is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS)) && !is_time
+    let is_aim = matches!(
+        (word(0).map(|w| &*w.folded), word(1).map(|w| &*w.folded)),
+        (Some("so"), Some("i" | "we")) | (Some("para" | "pra"), Some("eu"))
+    );
+    is_aim || word(0).is_some_and(|word| is_one_of(&word.folded, CONJUNCTIONS)) && !is_time
 }
 
 fn read_segment(
     tokens: &[QueryToken],
-    range: Range<usize>,
+    (range, is_beside): (Range<usize>, bool),
     registry: &ClinicRegistry,
     names: &RegistryPhrases,
     reading: &QuestionReading,
 ) -> Segment {
     let mut words = SegmentWords {
+        has_subject: is_beside,
         is_english: reading.is_english,
         ..SegmentWords::default()
     };
@@ -279,6 +303,8 @@ struct SegmentWords {
     /// Whether it has a word for what patients take, or for their records.
     has_data: bool,
     has_subject: bool,
+    /// Whether it tells what the asker will do with the answer.
+    is_aim: bool,
     refers: bool,
     /// Whether a wish or a word such as `only` makes it part of the question.
     wishes: bool,
@@ -315,11 +341,18 @@ impl SegmentWords {
         self.has_subject |= is_one_of(word, SUBJECTS)
             || is_purpose
             || nth == 0 && (is_past(word) || is_progressive(word, next) || is_errand(word, next));
-        self.refers |= is_one_of(word, REFERENCES);
+        // "so I can warn them"
+        self.is_aim |= nth == 0 && is_one_of(word, "i we eu") && self.before == "so"
+            || nth == 1 && word == "eu" && is_one_of(&self.before, "para pra");
+        self.refers |= is_one_of(word, REFERENCES) && !self.is_aim;
         // "wants to know", "quer saber"
         let is_of_another = is_one_of(word, OTHERS_WISHES) && !is_one_of(next, WISHED);
         let is_to_do = next == "to" || is_infinitive(next);
-        self.wishes |= is_one_of(word, WISHES) && !is_of_another && !is_to_do;
+        // "just got off the phone"
+        let is_just_done =
+            word == "just" && nth == 0 && is_one_of(next, "got came finished saw heard spoke");
+        self.has_subject |= is_just_done;
+        self.wishes |= is_one_of(word, WISHES) && !is_of_another && !is_to_do && !is_just_done;
         self.is_courtesy |= nth == 0 && is_one_of(word, COURTESIES);
         self.has_determiner |= nth == 0 && is_one_of(word, DETERMINERS);
         let is_finite = is_one_of(word, FINITE_VERBS) || is_past(word);
@@ -366,12 +399,21 @@ impl SegmentWords {
             PhraseTag::Vocabulary(Change | Send) if is_told_change(word, &self.before) => {
                 self.may_bind = true;
             }
+            // "hope your day is better than mine"
+            PhraseTag::Vocabulary(Advice)
+                if self.is_courtesy && is_one_of(word, "better best melhor") =>
+            {
+                (self.may_narrow_question, self.is_unquotable) = (true, true);
+            }
             PhraseTag::Vocabulary(Advice) => (self.may_bind, self.has_advice) = (true, true),
             PhraseTag::Vocabulary(
                 Combine | Change | Identity | Ignore | Send | Repeat | NameCue,
             ) => self.binds = true,
             PhraseTag::Vocabulary(Who | What | Count) => (self.asks, self.requests) = (true, true),
             PhraseTag::Vocabulary(Verb) if is_first && is_errand(word, next) => {}
+            // "I can't find the chart"
+            PhraseTag::Vocabulary(Verb)
+                if is_one_of(&self.before, "can't cannot couldn't didn't") && self.has_subject => {}
             PhraseTag::Vocabulary(Verb) => {
                 self.asks = true;
                 // "need to see them"
@@ -380,9 +422,10 @@ impl SegmentWords {
             PhraseTag::Vocabulary(Patients | OnePatient) => {
                 self.has_people |= !is_one_of(word, "someone somebody people");
             }
-            PhraseTag::Vocabulary(Record | Medication | Dose | Taking) if word != "on" => {
+            PhraseTag::Vocabulary(Record | Medication | Dose) => {
                 (self.has_people, self.has_data) = (true, true);
             }
+            PhraseTag::Vocabulary(Taking) if word != "on" => self.has_data = true,
             // "with glorbix", "from Lisbon"
             PhraseTag::Unknown => {
                 self.may_narrow_question |= self.is_led || phrase.capital && !is_first;
@@ -443,7 +486,10 @@ impl SegmentWords {
 /// Returns whether a word for a change, or for sending, tells what was or is being done: "nothing was
 /// forwarded".
 fn is_told_change(word: &str, before: &str) -> bool {
-    word.ends_with("ing") || word.ends_with("ed") && before != "be"
+    // "before I write it up"
+    word.ends_with("ing")
+        || word.ends_with("ed") && before != "be"
+        || word == "write" && is_one_of(before, "i we")
 }
 
 /// Returns whether a word is a Portuguese infinitive that requests nothing: `avisar`, but not `mostrar`.
@@ -485,11 +531,14 @@ fn may_be_thing(word: &str) -> bool {
 
 /// Returns whether a word ends as verbs in the past do, and is no word of a question: `arrived`, `parou`.
 fn is_past(word: &str) -> bool {
-    const ENDINGS: [&str; 7] = ["ed", "ou", "eu", "iu", "aram", "eram", "iram"];
+    const ENDINGS: [&str; 10] = [
+        "ed", "ou", "eu", "iu", "aram", "eram", "iram", "ei", "eci", "erdi",
+    ];
     const LETTERS_MIN: usize = 5;
     let is_free = matches!(
         word_role(word),
         None | Some(WordRole::Filler | WordRole::Filter)
     );
+    let word = word.strip_suffix("-me").unwrap_or(word);
     word.len() >= LETTERS_MIN && is_free && ENDINGS.iter().any(|ending| word.ends_with(ending))
 }

@@ -142,18 +142,7 @@ fn ask_for_others(fragment: &mut Fragment) {
 /// Copies parts of a fragment to the next fragment, or from it, if they belong together. Returns
 /// `true` if the fragment was merged into the next one, and the caller must drop it.
 fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
-    // "dear cardiology and dermatology: who has psoriasis in dermatology"
-    let is_address = fragment.has_only_clinics()
-        && !fragment.asks()
-        && !fragment.all
-        && !fragment.compare
-        && !fragment.is_list
-        && fragment.clinics.len() > 1
-        && next.connector == Connector::Comma
-        && next.topic.is_some()
-        && !next.clinics.is_empty()
-        && next.clinics.iter().all(|at| fragment.clinics.contains(at));
-    if is_address {
+    if is_address(fragment, next) {
         return true;
     }
     // "cardiology and dermatology patients"; "in dermatology, list patients"; but not "all of
@@ -232,6 +221,21 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     }
     share_subject(fragment, next);
     false
+}
+
+/// Returns whether a fragment only addresses the clinics that the next one names again: "dear cardiology and dermatology:
+/// who has psoriasis in dermatology".
+fn is_address(fragment: &Fragment, next: &Fragment) -> bool {
+    fragment.has_only_clinics()
+        && !fragment.asks()
+        && !fragment.all
+        && !fragment.compare
+        && !fragment.is_list
+        && fragment.clinics.len() > 1
+        && next.connector == Connector::Comma
+        && next.topic.is_some()
+        && !next.clinics.is_empty()
+        && next.clinics.iter().all(|at| fragment.clinics.contains(at))
 }
 
 /// Returns whether a fragment with only clinics asks for their patients, and the next for a topic elsewhere:
@@ -377,6 +381,19 @@ fn asks_of_patient(fragment: &Fragment, before: &mut Fragment) -> bool {
         && !fragment.medication
         && (before.taking || before.cue)
         && matches!(fragment.connector, Connector::And | Connector::Or);
+    // "compare CARD-001 and CARD-002, do they take the same"
+    let asks_taking = fragment.taking
+        && fragment.has_no_object()
+        && !fragment.has_data()
+        && !fragment.patients
+        && !fragment.who
+        && !fragment.count
+        && fragment.sentence == before.sentence
+        && !before.ids.is_empty();
+    if asks_taking {
+        before.medication = true;
+        return true;
+    }
     // "CARD-001: losartan dose?"
     let asks = about_them && (goes_on || fragment.dose);
     if asks {

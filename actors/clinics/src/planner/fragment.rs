@@ -67,6 +67,8 @@ pub(super) struct Fragment {
     pub ids: Vec<(usize, String)>,
     /// Clinics that the fragment names, as indexes in the registry.
     pub clinics: Vec<usize>,
+    /// Whether it tells something of a part of the body that stands for clinics: "brain gone".
+    pub is_body_part: bool,
     /// Condition, medicine or other text that the fragment asks to search for; `None` if it asks
     /// for no search, or its own words include a patient id.
     pub topic: Option<SearchTopic>,

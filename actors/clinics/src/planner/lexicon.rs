@@ -230,7 +230,12 @@ impl ClinicalLexicon {
         let generics = one_word().filter(|(key, generic)| medicine_key(&fold(generic)) == **key);
         near.collect(generics.map(|(key, _)| key.as_str()), errors_max);
         // Brands are invented: many an everyday word is near to one.
-        near.collect(one_word().map(|(key, _)| key.as_str()), errors_max.min(1));
+        const BRAND_LETTERS_MIN: usize = 8;
+        let brand_errors_max = match key.chars().count() < BRAND_LETTERS_MIN {
+            true => 0,
+            false => errors_max.min(1),
+        };
+        near.collect(one_word().map(|(key, _)| key.as_str()), brand_errors_max);
         let mut found = near
             .corrections()
             .iter()

@@ -198,6 +198,13 @@ pub(super) fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
             at += 1;
             continue;
         }
+        // "brain gone. who's on a statin": said of something else
+        let is_of_others = clauses[at].is_body_part
+            && !{ clauses.iter() }.any(|c| c.sentence == clauses[at].sentence && !is_context(c));
+        if is_of_others {
+            at += 1;
+            continue;
+        }
         let context = clauses.remove(at);
         let next = match clauses.get_mut(at) {
             Some(next) if lacks_place(next) => Some(next),

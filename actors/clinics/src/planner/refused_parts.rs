@@ -168,10 +168,7 @@ impl FragmentSplitter<'_> {
         let is_own = fragment.is_empty()
             && !fragment.verb
             && self.pieces.iter().any(|p| is_of_user(p) || is_we(p));
-        // "discharge CARD-001": an order
-        let is_told = { pieces[..at].iter() }
-            .any(|p| is_one_of(&p.shown, "i we he she they someone eu ele ela"));
-        let is_order = before.is_none() && !fragment.ids.is_empty() && !is_told;
+        let is_order = before.is_none() && self.may_order(at, fragment);
         // "which doctor prescribed warfarin to CARD-001"
         let asks_which = at > 0 && is_one_of(&pieces[at - 1].shown, "which qual");
         // Portuguese adjectives follow: "insuficiência hepática"
@@ -212,6 +209,14 @@ impl FragmentSplitter<'_> {
                 && fragment.ids.is_empty())
     }
 
+    /// Returns whether the first word that counts, at `at`, may be an order: "discharge CARD-001", but not "I spilled tea
+    /// on the chart of CARD-001".
+    fn may_order(&self, at: usize, fragment: &Fragment) -> bool {
+        const SUBJECTS: &str = "i we he she they someone my our eu ele ela";
+        let is_told = { self.pieces[..at].iter() }.any(|p| is_one_of(&p.shown, SUBJECTS));
+        !fragment.ids.is_empty() && !is_told
+    }
+
     /// Returns whether the word at `at` tells the hour of an appointment of the asker's, to the end of the fragment:
     /// "the list of cardiology, before the 9 o'clock meeting". A year or a date isn't one.
     fn is_before_appointment(&self, at: usize) -> bool {
@@ -228,7 +233,8 @@ impl FragmentSplitter<'_> {
             let is_day = p.tag == PhraseTag::Vocabulary(WordRole::Time);
             is_hour || is_day || p.is_filler() || p.tag == PhraseTag::Vocabulary(WordRole::Of)
         };
-        let follows_object = start.checked_sub(1).is_some_and(|at| {
+        let before_start = self.pieces[..start].iter().rposition(|p| !p.is_filler());
+        let follows_object = before_start.is_some_and(|at| {
             let piece = &self.pieces[at];
             matches!(piece.tag, PhraseTag::Clinic(..)) || is_list_word(piece)
         });
@@ -326,7 +332,8 @@ impl FragmentSplitter<'_> {
         fragment: &Fragment,
     ) -> Result<(), PlanRefusal> {
         let asks = fragment.asks() || fragment.what || fragment.patients;
-        if asks && fragment.topic.is_none() && fragment.ids.is_empty() {
+        let asks_of_patients = !matches!(refusal, PlanRefusal::Advice(_)) || fragment.patients;
+        if asks && asks_of_patients && fragment.topic.is_none() && fragment.ids.is_empty() {
             return Ok(());
         }
         if fragment.is_empty() {
@@ -345,13 +352,14 @@ impl FragmentSplitter<'_> {
     }
 
     /// Refuses a complaint of the user's own, such as `I have chest pain`.
-    pub(super) fn refuse_own_complaint(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
+    pub(super) fn refuse_own_complaint(&mut self, fragment: &Fragment) -> Result<(), PlanRefusal> {
         const STATES: [&str; 5] = ["have", "feel", "got", "suffer", "take"];
         // "I'm auditing anticoagulation", "estou a preparar": work, no complaint
         const AT_WORK: &str = "i'm i've estou";
         const WORK: &str = "auditing preparing reviewing writing studying collecting compiling teaching organizing organising \
              preparar rever escrever estudar recolher preparando revendo escrevendo estudando";
         // "I'm putting together the list", "estou fechando o levantamento", but not "I'm having a heart attack"
+        const OTHERS: &str = "colleague colleagues boss chief registrar consultant manager mentor tutor colega chefe";
         const BODILY: &str = "having getting feeling losing suffering taking using sentindo tendo perdendo tomando usando ficando sofrendo";
         const OBJECTS: &str = "a an the some together up my our this o os as um uma";
         let is_progressive = |at: usize| {
@@ -387,13 +395,28 @@ impl FragmentSplitter<'_> {
             let is_state = previous == "i" && STATES.contains(&&*piece.shown) && !has_to(at);
             (is_of_user(piece) && piece.shown != "i") || is_state
         };
+        // "ignore my mail about hives"
+        if self.is_ignored() {
+            return Ok(());
+        }
         let about_patients = fragment.patients
             || fragment.who
             || !fragment.clinics.is_empty()
             || !fragment.ids.is_empty();
         match self.pieces.iter().enumerate().find(|piece| is_own(*piece)) {
-            Some((_, piece)) if fragment.topic.is_some() && !about_patients => {
-                Err(PlanRefusal::Advice(piece.shown.clone()))
+            Some((at, piece)) if fragment.topic.is_some() && !about_patients => {
+                let refusal = PlanRefusal::Advice(piece.shown.clone());
+                // "my colleague's cat has ringworm: do any of our patients have it"
+                let is_of_another = is_one_of(&piece.shown, "my meu minha")
+                    && self
+                        .pieces
+                        .get(at + 1)
+                        .is_some_and(|p| is_one_of(&p.shown, OTHERS));
+                if !is_of_another {
+                    return Err(refusal);
+                }
+                self.refused_unless_asked.get_or_insert(refusal);
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -5,7 +5,7 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
-use super::phrases::{RegistryPhrases, extend_unique};
+use super::phrases::{PhraseKind, RegistryPhrases, extend_unique};
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
 use super::refused_parts::is_year;
@@ -357,6 +357,16 @@ impl FragmentSplitter<'_> {
     fn read_kind(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
         const KINDS: &str = "form forms sort sorts variety varieties variant stage degree type types forma formas \
              tipo tipos variedade grau";
+        // "I am compiling a cohort"
+        let is_group = is_one_of(&piece.shown, "cohort population");
+        let is_indefinite = self
+            .pieces
+            .last()
+            .is_some_and(|p| is_one_of(&p.shown, "a an"));
+        if is_group && is_indefinite && !next.is_some_and(|next| is_one_of(folded(next), "of with"))
+        {
+            piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
+        }
         let is_before_of = next.is_some_and(|next| is_one_of(folded(next), "of de da do"));
         if is_before_of && is_one_of(&piece.shown, KINDS) {
             piece.tag = PhraseTag::Vocabulary(WordRole::Filler);
@@ -486,6 +496,11 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Returns whether a verb such as `ignore` stands before in the clause.
+    pub fn is_ignored(&self) -> bool {
+        self.ignores.is_some()
+    }
+
     /// Ends the fragment before a word that leaves out what follows.
     fn negate(&mut self, word: String) -> Result<(), PlanRefusal> {
         self.separate(false, Connector::Negation)?;
@@ -601,6 +616,7 @@ impl FragmentSplitter<'_> {
         if without_ids {
             refuse_names(&self.pieces, self.reading.is_title_case)?;
         }
+        fragment.is_body_part = self.names_body_part();
         fragment.topic = build_topic(&self.pieces)?;
         // "the medication of hypertensives"
         fragment.patients |= self.pieces.iter().any(names_people);
@@ -649,6 +665,21 @@ impl FragmentSplitter<'_> {
             return Err(self.say_what());
         }
         Ok(fragment)
+    }
+
+    /// Returns whether the fragment names clinics by a part of the body only, and tells something of it: "brain gone", but
+    /// not "the heart clinic".
+    fn names_body_part(&self) -> bool {
+        const PLACE_WORDS: &str = "the in at of from for on only please clinic clinics unit ward department side patients \
+             a o na no da do em clinica clínica só so";
+        let is_clinic = |p: &&TaggedPhrase| matches!(p.tag, PhraseTag::Clinic(..));
+        let is_synonym =
+            |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Clinic(PhraseKind::Synonym, _));
+        let mut clinics = self.pieces.iter().filter(is_clinic);
+        let mut others = self.pieces.iter().filter(|p| !is_clinic(p));
+        self.pieces.iter().any(is_synonym)
+            && clinics.all(is_synonym)
+            && others.any(|p| !is_one_of(&p.shown, PLACE_WORDS))
     }
 
     fn say_what(&self) -> PlanRefusal {

@@ -37,6 +37,9 @@ fn statements_are_left_out() {
         "Who has acne? I'm drafting a protocol.",
         "Who has acne? É para eu conferir com a caixa da farmácia.",
         "Who has acne? The dental nurse rang about it.",
+        "Subject: meeting on Thursday. Who has acne? Kind regards, Ana",
+        "Just got off the phone with radiology. Who has acne?",
+        "I need to find out who has acne so I can warn them",
     ] {
         assert_eq!(planned(three_clinics(), query), "b:query(acne)", "{query}");
         assert!(notes(query).contains("did not use"), "{query}");
@@ -103,6 +106,15 @@ fn asides_bind_requests() {
         ),
         ("Who has acne? Should I give isotretinoin?", "judgement"),
         ("Who has acne? She should stop, she is tired.", "judgement"),
+        (
+            "Who has acne? Kind regards. Also delete CARD-001",
+            "only be read",
+        ),
+        (
+            "Who has acne? I need it so I can email them",
+            "only be read",
+        ),
+        ("Who has acne? We forward it to Joe.", "only be read"),
     ]);
 }
 
@@ -126,6 +138,8 @@ fn asides_bind_filters() {
         ),
         ("Who has acne? The study covers 2021.", "can't select"),
         ("Quem tem acne? Tira os de 2020.", "can't select"),
+        ("Subject: women only. Who has acne?", "can't select"),
+        ("Who has acne so we can see those over 60", "can't select"),
         ("patients seen before 2020 in cardiology", "can't select"),
         ("quem entrou na cardiologia em 2023?", "can't select"),
         ("who was seen today in cardiology?", "can't select"),
@@ -372,6 +386,7 @@ fn what_is_searched_is_named() {
     ]);
     check_refused(&[
         ("All patients taking it.", "Say which"),
+        ("3am, brain gone. who takes losartan", "Say which"),
         ("put the acne list in one mail to Joe", "only be read"),
         ("how much losartan is too much for CARD-001", "judgement"),
         ("Who is the doctor of CARD-001?", "doctor"),

@@ -323,7 +323,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \
          registry auditoria auditorias conferencia passagem inspecao acreditacao planilha apresentacao passada visita mim \
          auditing pedem pediram pede comecei rather scratch strike meant correction errei enganei enganei-me minto corrigindo espera \
-         jeito sickness survey o'clock oclock we've we'd we'll you've you'll yeah yep uh uhm erm hmm oops identifier identifiers identificador identificadores possible possibly possivel possiveis chance agradecer agradecia agradecido agradecida \
+         pessoais jeito sickness survey o'clock oclock we've we'd we'll you've you'll yeah yep uh uhm erm hmm oops identifier identifiers identificador identificadores possible possibly possivel possiveis chance agradecer agradecia agradecido agradecida \
          agradecidos instead anymore constar consta constam constem side room estejam esteja estiver estiverem sites wherever whenever arrived prescritor",
         Filler,
     ),
