@@ -110,7 +110,7 @@ impl Segment {
 /// Query without its asides.
 pub(super) struct QueryWithoutAsides {
     pub rest: SpelledQuery,
-    /// Parts that are left out, as texts to quote.
+    /// First words of the parts that are left out, to quote.
     pub left_out: Vec<String>,
     /// Whether a part that isn't quoted is left out too.
     pub has_unquoted: bool,
@@ -161,7 +161,7 @@ fn keep(
         return None;
     }
     let quotable = left().filter(|segment| segment.is_quotable);
-    let left_out = quotable.map(|segment| words_of(&tokens[segment.tokens.clone()]));
+    let left_out = quotable.map(|segment| beginning_of(&tokens[segment.tokens.clone()]));
     let rest = kept().flat_map(|segment| {
         let sign = tokens.get(segment.tokens.end);
         let sign = sign.filter(|token| token.as_word().is_none());
@@ -178,12 +178,18 @@ fn folded(token: &QueryToken) -> &str {
     token.as_word().map_or("", |word| word.folded.as_str())
 }
 
-fn words_of(tokens: &[QueryToken]) -> String {
-    let words = tokens.iter().filter_map(QueryToken::as_word);
-    words
+/// Returns the first words of a part, to quote: as a whole it may read like advice to the reader.
+fn beginning_of(tokens: &[QueryToken]) -> String {
+    const WORDS_MAX: usize = 2;
+    let words: Vec<&str> = tokens
+        .iter()
+        .filter_map(QueryToken::as_word)
         .map(|word| word.text.as_str())
-        .collect::<Vec<_>>()
-        .join(" ")
+        .collect();
+    match words.get(..WORDS_MAX) {
+        Some(first) if words.len() > WORDS_MAX => format!("{} …", first.join(" ")),
+        _ => words.join(" "),
+    }
 }
 
 fn read_segments(

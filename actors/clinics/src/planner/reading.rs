@@ -56,16 +56,19 @@ impl SpelledQuery {
                 || LEXICON.near_medicine(word.bare(), medicine_errors_max(&word, is_name_like));
             let (correction, shown) = match near.corrections() {
                 // Quoted, it would be a medicine that no clinic has.
-                [] => (medicine(), "a word".to_owned()),
-                [known] if LEXICON.generic_name(known).is_some() => {
-                    (Some(*known), "a word".to_owned())
-                }
-                [known] => (Some(*known), format!("\"{}\"", word.text)),
+                [] => (medicine(), String::new()),
+                [known] if LEXICON.generic_name(known).is_some() => (Some(*known), String::new()),
+                [known] => (Some(*known), word.text.clone()),
                 _ => (None, String::new()),
             };
             match correction {
                 Some(known) => {
-                    this.notes.push(format!("I read {shown} as \"{known}\"."));
+                    let note = match shown.is_empty() {
+                        // The search shows its name.
+                        true => "I read a word as a medicine that is spelled alike.".to_owned(),
+                        false => format!("I read \"{shown}\" as \"{known}\"."),
+                    };
+                    this.notes.push(note);
                     this.tokens[at] = QueryToken::Word(QueryWord {
                         text: known.to_owned(),
                         folded: known.to_owned(),
