@@ -171,7 +171,7 @@ fn begins_with(words: &[&str], phrase: &str) -> bool {
 fn with_comparisons(mut tokens: Vec<QueryToken>) -> Vec<QueryToken> {
     let words: Vec<&str> = tokens.iter().map(folded).collect();
     let starts = (0..words.len()).filter(|at| begins_with(&words[*at..], "as many"));
-    let pairs = starts.filter_map(|start| {
+    let mut pairs = starts.filter_map(|start| {
         let within = tokens[start + 2..]
             .iter()
             .take_while(|t| t.as_word().is_some());
@@ -180,7 +180,7 @@ fn with_comparisons(mut tokens: Vec<QueryToken>) -> Vec<QueryToken> {
         let after = tokens.get(start + 2 + second + 1)?;
         (second > 0 && is_open(after)).then_some((start, start + 2 + second))
     });
-    let pair = pairs.last();
+    let pair = pairs.next_back();
     if let Some((start, second)) = pair {
         let word = |text: &str, token: &QueryToken| {
             token.as_word().map(|word| QueryWord {
