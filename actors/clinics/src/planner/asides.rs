@@ -282,7 +282,7 @@ fn read_segment(
             }
             // "the dental nurse rang": a specialty that isn't registered narrows a question only.
             Err(PlanRefusal::NoSuchSpecialty { .. }) => {
-                (words.may_narrow_question, words.has_specialty) = (true, true);
+                words.may_narrow_question = true;
                 at += 1;
             }
             // An id that isn't registered is refused.
@@ -304,7 +304,6 @@ struct SegmentWords {
     has_matter: bool,
     has_medical_word: bool,
     has_object: bool,
-    has_specialty: bool,
     has_people: bool,
     /// Whether it has a word for what patients take, or for their records.
     has_data: bool,
