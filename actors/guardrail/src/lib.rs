@@ -8,12 +8,16 @@
 
 mod concept_words;
 mod custom;
+mod disguises;
+mod encodings;
 mod long_texts;
 mod normalize;
+mod patterns;
 mod rules;
 mod screen;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

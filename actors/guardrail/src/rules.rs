@@ -3,20 +3,20 @@
 //! add [`CustomRule`]s.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
 use super::RuleError;
 use super::concept_words::{
     ConceptId, FormConcepts, SENTENCE_END_WORDS, SHORT_LINE_WORDS, TaggedWord, TaggedWords,
-    WordIndex, char_len, word_char_len,
+    WordHashes, WordIndex, char_len, word_char_len,
 };
 use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
+use super::disguises::JOINED_CHARS_MIN;
+use super::patterns::{PatternRule, Patterns};
 
-/// Minimum letters of a word that may be several words written together.
-const JOINED_CHARS_MIN: usize = 20;
 /// Mistake of a rule with the id of another.
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
 
@@ -34,8 +34,7 @@ pub struct RuleSet {
     /// Compounds by their second concept.
     compounds_of: Vec<Vec<CompoundConcept>>,
     forms: FormConcepts,
-    pub(super) pattern_rules: Vec<PatternRule>,
-    pub(super) patterns: RegexSet,
+    pub(super) patterns: Patterns,
 }
 
 /// Rule that matches words of given concepts in sequence, each close to the previous one.
@@ -62,12 +61,6 @@ pub(super) struct ChainStep {
     pub within: u32,
     /// Whether the chain is complete with this step.
     pub is_last: bool,
-}
-
-/// Rule with a regular expression that legitimate text doesn't match.
-pub(super) struct PatternRule {
-    pub id: String,
-    pub weight: OriginWeight,
 }
 
 /// Weight of a rule: one value for texts of the user, one for texts of other origins.
@@ -133,6 +126,7 @@ struct PatternRuleEntry {
     weight: u32,
     outside: Option<u32>,
     pattern: String,
+    near: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -230,9 +224,8 @@ fn mistake(id: &str, why: &str) -> RuleError {
 
 /// Returns whether a word of a concept can match normalized text.
 fn can_match(word: &str) -> bool {
-    let stem = word.strip_suffix('*');
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    stem.is_none_or(|stem| stem.len() >= 3) && stem.unwrap_or(word).chars().all(is_plain)
+    word.chars().all(is_plain)
 }
 
 static RULES: LazyLock<Result<Arc<RuleSet>, RuleError>> =
@@ -285,7 +278,7 @@ impl RuleSet {
             let concept = names.resolve(name, name)?;
             for word in list.split_ascii_whitespace() {
                 if !can_match(word) {
-                    let why = "never matches: write lower-case ASCII letters and digits, and at least 3 before a final `*`";
+                    let why = "never matches: write lower-case ASCII letters and digits";
                     return Err(mistake(name, &format!("the word `{word}` {why}")));
                 }
                 words.add(word, concept);
@@ -320,8 +313,7 @@ impl RuleSet {
                 .take(names.0.len())
                 .collect(),
             forms: forms.resolve(&names)?,
-            pattern_rules: Vec::new(),
-            patterns: RegexSet::empty(),
+            patterns: Patterns::compile(Vec::new())?,
         };
         for compound in compounds.into_iter().map(compound) {
             let (second, compound) = compound?;
@@ -330,7 +322,7 @@ impl RuleSet {
         for chain in chains {
             found.add_chain_rule(chain, &names, &reports.families)?;
         }
-        found.add_pattern_rules(signs, own)?;
+        found.patterns = Patterns::compile(found.pattern_rules(signs, own)?)?;
         Ok(found)
     }
 
@@ -391,11 +383,11 @@ impl RuleSet {
         Ok(())
     }
 
-    fn add_pattern_rules(
-        &mut self,
+    fn pattern_rules(
+        &self,
         signs: Vec<PatternRuleEntry>,
         own: &[CustomRule],
-    ) -> Result<(), RuleError> {
+    ) -> Result<Vec<PatternRule>, RuleError> {
         if own.len() > CUSTOM_RULES_MAX {
             let why = format!(
                 "{} rules are too many (at most {CUSTOM_RULES_MAX})",
@@ -403,7 +395,7 @@ impl RuleSet {
             );
             return Err(mistake("rules", &why));
         }
-        let mut patterns = Vec::new();
+        let mut all = Vec::with_capacity(signs.len() + own.len());
         // Several chains may be cases of one rule; a sign has its id alone.
         let chains = self.chain_rules.iter().map(|rule| rule.id.clone());
         let mut ids: HashSet<String> = chains.collect();
@@ -412,11 +404,17 @@ impl RuleSet {
             weight,
             outside,
             pattern,
+            near,
         } in signs
         {
             let weight = OriginWeight::new(weight, outside);
             if weight.outside == 0 {
                 return Err(mistake(&id, "its weight must be 1 or more"));
+            }
+            let literals: Vec<String> = near.iter().map(|literal| fold_scripts(literal)).collect();
+            if literals.is_empty() || literals.iter().any(String::is_empty) {
+                let why = "`near` must name texts of which each match contains one";
+                return Err(mistake(&id, why));
             }
             let pattern = fold_scripts(&pattern);
             if let Some((written, read)) = unmatched_letter(&pattern) {
@@ -426,76 +424,55 @@ impl RuleSet {
             if !ids.insert(id.clone()) {
                 return Err(mistake(&id, SAME_ID));
             }
-            self.pattern_rules.push(PatternRule { id, weight });
-            patterns.push(pattern);
+            all.push(PatternRule {
+                id,
+                weight,
+                pattern,
+                literals,
+            });
         }
         for rule in own {
-            patterns.push(rule.to_pattern()?);
+            let pattern = rule.to_pattern()?;
             if !ids.insert(rule.id.clone()) {
                 return Err(mistake(&rule.id, SAME_ID));
             }
-            self.pattern_rules.push(PatternRule {
+            all.push(PatternRule {
                 id: rule.id.clone(),
                 weight: OriginWeight::new(rule.weight, None),
+                pattern,
+                literals: Vec::new(),
             });
         }
-        self.patterns = RegexSet::new(&patterns).map_err(|error| {
-            let each = patterns.iter().zip(&self.pattern_rules);
-            let wrong = each
-                .filter_map(|(pattern, rule)| Some((rule, Regex::new(pattern).err()?)))
-                .next();
-            match wrong {
-                Some((rule, error)) => mistake(&rule.id, &error.to_string()),
-                None => mistake("rules", &format!("{error}: use fewer rules")),
-            }
-        })?;
-        Ok(())
+        Ok(all)
     }
 
     /// Returns the words of a normalized text that have concepts, in order.
     pub(super) fn tag_words(&self, plain: &str) -> TaggedWords {
         let bytes = plain.as_bytes();
         let mut marks = TaggedWords::default();
-        let (mut place, mut at, mut end) = (0, 0, 0);
-        let mut line_start = 0;
-        while at < bytes.len() {
-            if bytes[at].is_ascii() && !bytes[at].is_ascii_alphanumeric() {
-                at += 1;
-                continue;
+        let (mut place, mut end, mut line_start) = (0, 0, 0);
+        while let Some((word, hashes)) = next_word(plain, end) {
+            let gap = &bytes[end..word.start];
+            let (mut sentence, mut breaks) = (false, 0);
+            if gap != b" " {
+                breaks = gap.iter().filter(|b| **b == b'\n').count();
+                // A short line without punctuation may be a piece of a sentence.
+                let is_piece = breaks == 1
+                    && place - line_start <= SHORT_LINE_WORDS
+                    && gap.iter().all(u8::is_ascii_whitespace);
+                sentence = breaks > 0 && !is_piece
+                    || gap.iter().any(|b| matches!(b, b'!' | b'?'))
+                    || gap.first() == Some(&b'.') && gap.len() > 1;
             }
-            if word_char_len(plain, at) == 0 {
-                at += char_len(bytes[at]);
-                continue;
-            }
-            let start = at;
-            while at < bytes.len() {
-                if bytes[at].is_ascii_alphanumeric() {
-                    at += 1;
-                    continue;
-                }
-                match word_char_len(plain, at) {
-                    0 => break,
-                    length => at += length,
-                }
-            }
-            let gap = &bytes[end..start];
-            let breaks = gap.iter().filter(|b| **b == b'\n').count();
-            // A short line without punctuation may be a piece of a sentence.
-            let is_piece = breaks == 1
-                && place - line_start <= SHORT_LINE_WORDS
-                && gap.iter().all(u8::is_ascii_whitespace);
-            let ends_line = breaks > 0 && !is_piece;
-            let sentence = ends_line
-                || gap.iter().any(|b| matches!(b, b'!' | b'?'))
-                || gap.first() == Some(&b'.') && gap.len() > 1;
             place += 1 + if sentence { SENTENCE_END_WORDS } else { 0 };
             if breaks > 0 {
                 line_start = place - 1;
             }
-            end = at;
+            let start = word.start;
+            end = word.end;
             let from = marks.concepts.len();
-            self.words
-                .collect_concepts(&plain[start..at], &mut marks.concepts);
+            self.words.collect_concepts(&hashes, &mut marks.concepts);
+            self.words.collect_turned(word, &hashes, &mut marks.turned);
             if gap.ends_with(b"@") || gap.starts_with(b"://") {
                 marks.concepts.extend_from_slice(&self.forms.address);
             }
@@ -503,11 +480,14 @@ impl RuleSet {
                 marks.concepts.extend_from_slice(&self.forms.underscore);
             }
             if marks.concepts.len() > from || gap.first() == Some(&b':') {
-                let begins = sentence || breaks > 0 || place == 1;
-                self.forms.collect(gap, begins, &mut marks.concepts);
+                if gap != b" " || place == 1 {
+                    let begins = sentence || breaks > 0 || place == 1;
+                    self.forms.collect(gap, begins, &mut marks.concepts);
+                }
                 self.add_compounds(&mut marks, place, from);
                 marks.words.push(TaggedWord {
                     word_position: place,
+                    at: start,
                     from,
                     to: marks.concepts.len(),
                 });
@@ -516,14 +496,10 @@ impl RuleSet {
         marks
     }
 
-    /// Returns the text with a space between the words that were written together. Only long words
-    /// are cut, at the words of concepts. `None` if there are none.
-    pub(super) fn split_words(&self, plain: &str) -> Option<String> {
-        let is_long = |word: &&str| word.len() >= JOINED_CHARS_MIN;
+    /// Returns a text with a space between the words that were written together. Only words of
+    /// [`JOINED_CHARS_MIN`] letters or more are cut, at the words of concepts.
+    pub(super) fn split_words(&self, plain: &str) -> String {
         let letters = |c: char| !c.is_ascii_alphabetic();
-        if !plain.split(letters).any(|word| is_long(&word)) {
-            return None;
-        }
         let mut out = String::with_capacity(plain.len());
         for word in plain.split_inclusive(letters) {
             let end = word.trim_end_matches(letters).len();
@@ -533,7 +509,7 @@ impl RuleSet {
             }
             let mut at = 0;
             while at < end {
-                let known = self.words.longest_prefix(&word[at..end]);
+                let known = self.words.longest_prefix(&word.as_bytes()[at..end]);
                 if known > 0 {
                     out.push(' ');
                     out.push_str(&word[at..at + known]);
@@ -545,7 +521,7 @@ impl RuleSet {
             }
             out.push_str(&word[end..]);
         }
-        Some(out)
+        out
     }
 
     /// Adds the compound concepts of the current word and those before it. `place` is the current
@@ -579,6 +555,38 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// Returns the next word of a normalized text from the byte `at`, with its hashes.
+fn next_word(plain: &str, mut at: usize) -> Option<(Range<usize>, WordHashes)> {
+    let bytes = plain.as_bytes();
+    while let byte = *bytes.get(at)?
+        && !byte.is_ascii_alphanumeric()
+    {
+        if !byte.is_ascii() && word_char_len(plain, at) > 0 {
+            break;
+        }
+        at += char_len(byte);
+    }
+    let (start, mut hashes) = (at, WordHashes::default());
+    while let Some(byte) = bytes.get(at) {
+        if byte.is_ascii_alphanumeric() {
+            hashes.add(*byte);
+            at += 1;
+            continue;
+        }
+        let length = match byte.is_ascii() {
+            true => 0,
+            false => word_char_len(plain, at),
+        };
+        if length == 0 {
+            break;
+        }
+        let letter = &bytes[at..at + length];
+        letter.iter().for_each(|byte| hashes.add(*byte));
+        at += length;
+    }
+    Some((start..at, hashes))
 }
 
 /// Returns a pattern with the letters of other scripts as normalized text has them. Letters that
@@ -626,7 +634,8 @@ mod tests {
         let document: RulesFile = toml::from_str(BUILT_IN_RULES).unwrap();
         let concepts = |word: &str| {
             let mut found = Vec::new();
-            rules.words.collect_concepts(word, &mut found);
+            let hashes = WordHashes::of(word.as_bytes());
+            rules.words.collect_concepts(&hashes, &mut found);
             let names: Vec<&String> = document.concepts.keys().collect();
             found
                 .into_iter()
@@ -715,7 +724,7 @@ mod tests {
         }
         let sign = |sign: &str| {
             of(&format!(
-                "rules = []\nsigns = [{{ id = \"sign.b\", {sign} }}]"
+                "rules = []\nsigns = [{{ id = \"sign.b\", near = [\"a\"], {sign} }}]"
             ))
         };
         assert_eq!(sign(r#"weight = 1, pattern = "a""#), None);
@@ -731,7 +740,7 @@ mod tests {
             (r#"weight = 1, pattern = "é""#, "matches 'é': write \"e\""),
             (r"weight = 1, pattern = '\p{L}\pLC'", "matches 'C'"),
             (
-                r#"weight = 1, pattern = "a" }, { id = "sign.b", weight = 1, pattern = "b""#,
+                r#"weight = 1, pattern = "a" }, { id = "sign.b", near = ["b"], weight = 1, pattern = "b""#,
                 "two rules have this id",
             ),
         ] {
@@ -742,14 +751,7 @@ mod tests {
         let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[]);
         let found = found.err().unwrap().to_string();
         assert!(found.contains("rule `y`: it never matches"), "{found}");
-        for word in [
-            "esqueçam",
-            "Ignore",
-            "system-prompt",
-            "sys_tem",
-            "ig*",
-            "ign*re",
-        ] {
+        for word in ["esqueçam", "Ignore", "system-prompt", "sys_tem", "ign*re"] {
             let text = MINIMAL.replace("\"b\"", &format!("\"{word}\""));
             let found = RuleSet::compile(&format!("signs = []\nrules = []\n{text}"), &[])
                 .err()

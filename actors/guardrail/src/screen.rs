@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::BLOCKING_SCORE;
 use super::concept_words::{ConceptId, TaggedWord, TaggedWords};
-use super::normalize::{self, Disguise, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
+use super::disguises::{self, Disguise, SuspectPlaces};
+use super::encodings;
+use super::normalize::{self, NORMALIZED_BYTES_MAX, SCREEN_BYTES_MAX};
 use super::rules::{ChainRule, RuleSet};
+use super::windows::windows;
 
 /// Rule id reported if the built-in rules can't be used.
 pub(super) const NO_RULES_ID: &str = "limit.no_rules";
@@ -102,34 +105,26 @@ impl RuleSet {
         if plain.text.len() > NORMALIZED_BYTES_MAX {
             return ScreenResult::blocked_by("limit.expands");
         }
-        let mut hits = Vec::new();
-        self.scan_reading(&plain.text, Disguise::None, &[], origin, &mut hits);
-        let seen: Vec<&str> = hits.iter().map(|hit| hit.id).collect();
-        for (disguise, reading) in normalize::decode_disguises(text, &plain.text) {
-            self.scan_reading(&reading, disguise, &seen, origin, &mut hits);
-            if disguise == Disguise::Hidden
-                && let Some(split) = self.split_words(&reading)
-            {
-                self.scan_reading(&split, disguise, &seen, origin, &mut hits);
-            }
-        }
-        if let Some(split) = self.split_words(&plain.text) {
-            self.scan_reading(&split, Disguise::Joined, &seen, origin, &mut hits);
-        }
-        if plain.splitters > 0 {
-            let split = normalize::split_at_invisible(text);
-            self.scan_reading(&split, Disguise::Hidden, &seen, origin, &mut hits);
-        }
-        let Some(decoded) = normalize::decode_layers(text) else {
+        let Some(decoded) = encodings::decode_layers(text) else {
             return ScreenResult::blocked_by("limit.decoded_too_long");
         };
+        let mut scan = Scan {
+            rules: self,
+            is_users: origin == TextOrigin::User,
+            hits: Vec::new(),
+        };
+        scan.text(text, &plain.text, Disguise::None);
+        if plain.splitters > 0 {
+            let split = normalize::split_at_invisible(text);
+            let seen = rule_ids(&scan.hits);
+            let words = self.tag_words(&split);
+            scan.reading(&split, &words, Disguise::Hidden, 0, &seen);
+        }
         for text in decoded {
             let reading = normalize::normalize(&text).text;
-            self.scan_reading(&reading, Disguise::Hidden, &[], origin, &mut hits);
-            for (disguise, reading) in normalize::decode_disguises(&text, &reading) {
-                self.scan_reading(&reading, disguise, &[], origin, &mut hits);
-            }
+            scan.text(&text, &reading, Disguise::Hidden);
         }
+        let mut hits = scan.hits;
         let hidden_weight = |count: usize| match count > TAG_CHARS_MAX {
             true => BLOCKING_SCORE,
             false => 60,
@@ -158,41 +153,13 @@ impl RuleSet {
         score_hits(hits)
     }
 
-    /// Appends the matches of one reading of the text to `hits`. `seen` are the rules that match
-    /// the undisguised text. Each reading contains that text too, so a match of these rules doesn't
-    /// indicate a disguise.
-    fn scan_reading<'a>(
+    fn match_chains<'a>(
         &'a self,
-        plain: &str,
-        disguise: Disguise,
-        seen: &[&str],
-        origin: TextOrigin,
+        text: &TaggedWords,
+        first_place: u32,
+        is_users: bool,
         hits: &mut Vec<RuleHit<'a>>,
     ) {
-        let is_users = origin == TextOrigin::User;
-        let from = hits.len();
-        self.match_chains(&self.tag_words(plain), is_users, hits);
-        // Disguised text is matched against patterns too, but reversed and rotated text can't
-        // contain any.
-        if disguise != Disguise::Turned {
-            let found = self.patterns.matches(plain);
-            let signs = found.iter().filter_map(|n| self.pattern_rules.get(n));
-            let matches = signs.map(|sign| RuleHit {
-                place: 0,
-                id: &sign.id,
-                weight: sign.weight.for_origin(is_users),
-            });
-            hits.extend(matches.filter(|hit| hit.weight > 0));
-        }
-        if !matches!(disguise, Disguise::None | Disguise::Joined) {
-            let disguised = hits[from..]
-                .iter_mut()
-                .filter(|hit| !seen.contains(&hit.id));
-            disguised.for_each(|hit| hit.weight = hit.weight.saturating_add(DISGUISED_WEIGHT));
-        }
-    }
-
-    fn match_chains<'a>(&'a self, text: &TaggedWords, is_users: bool, hits: &mut Vec<RuleHit<'a>>) {
         let mut state = vec![ChainProgress::default(); self.steps];
         let mut last_hit = vec![0_u32; self.chain_rules.len()];
         for (m, mark) in text.words.iter().enumerate() {
@@ -228,7 +195,7 @@ impl RuleSet {
                         1
                     };
                     hits.push(RuleHit {
-                        place: mark.word_position,
+                        place: first_place + mark.word_position,
                         id: &rule.id,
                         weight: rule.weight.for_origin(is_users) / share,
                     });
@@ -254,6 +221,99 @@ impl RuleSet {
             .count()
             >= REPORT_SIGNS_MIN
     }
+}
+
+/// Matches of the rules in the readings of a text.
+struct Scan<'a> {
+    rules: &'a RuleSet,
+    is_users: bool,
+    hits: Vec<RuleHit<'a>>,
+}
+
+impl<'a> Scan<'a> {
+    /// Matches a text, with `plain` as its normalized form, and its readings without disguises.
+    fn text(&mut self, text: &str, plain: &str, disguise: Disguise) {
+        let words = self.rules.tag_words(plain);
+        let from = self.hits.len();
+        self.reading(plain, &words, disguise, 0, &[]);
+        let seen = rule_ids(&self.hits[from..]);
+        let places = SuspectPlaces::find(plain);
+        for found in disguises::readings(text, plain, &places, &words.turned) {
+            let place = words.position_before(found.at);
+            self.part(&found.text, found.disguise, place, &seen);
+            if found.disguise == Disguise::Hidden {
+                let long_words = SuspectPlaces::find(&found.text).long_words;
+                self.split_words(&found.text, &long_words, Disguise::Hidden, |_| place, &seen);
+            }
+        }
+        let place = |at| words.position_before(at);
+        self.split_words(plain, &places.long_words, Disguise::Joined, place, &seen);
+    }
+
+    /// Matches the parts around long words with a space between the words that they may consist of.
+    fn split_words(
+        &mut self,
+        plain: &str,
+        long_words: &[usize],
+        disguise: Disguise,
+        place: impl Fn(usize) -> u32,
+        seen: &[&str],
+    ) {
+        for part in windows(plain, long_words.iter().copied(), disguises::MARGIN_BYTES) {
+            let first_place = place(part.start);
+            let split = self.rules.split_words(&plain[part]);
+            self.part(&split, disguise, first_place, seen);
+        }
+    }
+
+    fn part(&mut self, plain: &str, disguise: Disguise, first_place: u32, seen: &[&str]) {
+        let words = self.rules.tag_words(plain);
+        self.reading(plain, &words, disguise, first_place, seen);
+    }
+
+    /// Appends the matches of one reading, whose first word has the position `first_place` in the
+    /// text. `seen` are the rules that match the undisguised text. Each reading contains that text
+    /// too, so a match of these rules doesn't indicate a disguise.
+    fn reading(
+        &mut self,
+        plain: &str,
+        words: &TaggedWords,
+        disguise: Disguise,
+        first_place: u32,
+        seen: &[&str],
+    ) {
+        let (is_users, from) = (self.is_users, self.hits.len());
+        self.rules
+            .match_chains(words, first_place, is_users, &mut self.hits);
+        // Disguised text is matched against patterns too, but reversed and rotated text can't
+        // contain any.
+        if disguise != Disguise::Turned {
+            self.rules.patterns.find(plain, |rule, at| {
+                let weight = rule.weight.for_origin(is_users);
+                if weight > 0 {
+                    self.hits.push(RuleHit {
+                        place: first_place + words.position_before(at),
+                        id: &rule.id,
+                        weight,
+                    });
+                }
+            });
+        }
+        if !matches!(disguise, Disguise::None | Disguise::Joined) {
+            let disguised = self.hits[from..]
+                .iter_mut()
+                .filter(|hit| !seen.contains(&hit.id));
+            disguised.for_each(|hit| hit.weight = hit.weight.saturating_add(DISGUISED_WEIGHT));
+        }
+    }
+}
+
+/// Returns the ids of the rules that match, each once and sorted.
+fn rule_ids<'a>(hits: &[RuleHit<'a>]) -> Vec<&'a str> {
+    let mut ids: Vec<_> = hits.iter().map(|hit| hit.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// Progress of a chain up to one of its steps: position of the word that matched the step, and
@@ -304,9 +364,7 @@ struct RuleHit<'a> {
 /// blocks the text, otherwise the score of the best window ([`best_window`]).
 fn score_hits(mut hits: Vec<RuleHit<'_>>) -> ScreenResult {
     hits.sort_by_key(|h| h.place);
-    let mut ids: Vec<&str> = hits.iter().map(|h| h.id).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids = rule_ids(&hits);
     let score = if hits.iter().any(|h| h.weight >= BLOCKING_SCORE) {
         hits.iter()
             .map(|h| h.weight)
