@@ -52,7 +52,10 @@ impl WordIndex {
     pub(super) fn add(&mut self, word: &str, concept: ConceptId) {
         let hash = WordHashes::of(word.as_bytes()).plain;
         if let Some(entry) = self.find(hash) {
-            self.entries[entry].concepts.push(concept);
+            let concepts = &mut self.entries[entry].concepts;
+            if !concepts.contains(&concept) {
+                concepts.push(concept);
+            }
             return;
         }
         self.longest = self.longest.max(word.len());
@@ -225,7 +228,9 @@ impl FormConcepts {
         if let [.., b' ' | b'(', b'"' | b'\'' | b'`'] = gap {
             found.extend_from_slice(&self.quote);
         }
-        let concepts = if begins_sentence {
+        let concepts = if begins_sentence && gap.ends_with(b"\"") {
+            &self.clause
+        } else if begins_sentence {
             &self.sentence
         } else if gap.first() == Some(&b':') {
             &self.colon

@@ -31,6 +31,8 @@ pub struct RuleSet {
     pub(super) steps_of: Vec<Vec<ChainStep>>,
     pub(super) steps: usize,
     pub(super) report_concept: ConceptId,
+    /// Concepts of the first word of chains that are no report.
+    pub(super) unreported: Vec<ConceptId>,
     /// Compounds by their second concept.
     compounds_of: Vec<Vec<CompoundConcept>>,
     forms: FormConcepts,
@@ -177,6 +179,8 @@ impl WordForms {
 #[serde(deny_unknown_fields)]
 struct ReportSettings {
     concept: String,
+    #[serde(default)]
+    unless_first: String,
     families: Vec<String>,
 }
 
@@ -309,6 +313,7 @@ impl RuleSet {
             steps_of: vec![Vec::new(); names.0.len()],
             steps: 0,
             report_concept: names.resolve("reports", &reports.concept)?,
+            unreported: names.resolve_all("reports", &reports.unless_first)?,
             compounds_of: std::iter::repeat_with(Vec::new)
                 .take(names.0.len())
                 .collect(),

@@ -208,6 +208,9 @@ impl RuleSet {
     /// of a report about attacks, not an attack itself.
     fn is_reported(&self, text: &TaggedWords, start: usize, end: usize) -> bool {
         let marks = &text.words;
+        if contains_any(text, marks[start..=start].iter(), &self.unreported) {
+            return false;
+        }
         let from = marks[start].word_position.saturating_sub(REPORT_WORDS);
         let until = marks[end].word_position + REPORT_WORDS;
         let before = marks[..=start]
