@@ -30,13 +30,23 @@ pub struct RuleSet {
     /// first.
     pub(super) steps_of: Vec<Vec<ChainStep>>,
     pub(super) steps: usize,
-    pub(super) report_concept: ConceptId,
-    /// Concepts of the first word of chains that are no report.
-    pub(super) unreported: Vec<ConceptId>,
+    pub(super) reports: ReportConcepts,
     /// Compounds by their second concept.
     compounds_of: Vec<Vec<CompoundConcept>>,
     forms: FormConcepts,
     pub(super) patterns: Patterns,
+}
+
+/// Concepts by which reports of attacks are told from attacks.
+pub(super) struct ReportConcepts {
+    /// Words of reports.
+    pub report: ConceptId,
+    /// First words of chains that are no reports.
+    pub unless_first: Vec<ConceptId>,
+    /// First words of chains that may be orders.
+    pub order: Vec<ConceptId>,
+    /// Words of admonitions, which stand before what one must not do.
+    pub admonition: Vec<ConceptId>,
 }
 
 /// Rule that matches words of given concepts in sequence, each close to the previous one.
@@ -46,8 +56,8 @@ pub(super) struct ChainRule {
     pub unless_before: Vec<ConceptId>,
     pub unless_inside: Vec<ConceptId>,
     pub unless_behind: Vec<ConceptId>,
-    /// Whether the rule's weight is halved in a report of an attack, which may quote it. Chains
-    /// that give orders may not be quoted.
+    /// Whether the rule counts less in a report of an attack, which may quote it. Chains that give
+    /// orders may not be quoted.
     pub is_quotable: bool,
 }
 
@@ -181,6 +191,10 @@ struct ReportSettings {
     concept: String,
     #[serde(default)]
     unless_first: String,
+    #[serde(default)]
+    order: String,
+    #[serde(default)]
+    admonition: String,
     families: Vec<String>,
 }
 
@@ -312,8 +326,12 @@ impl RuleSet {
             chain_rules: Vec::with_capacity(chains.len()),
             steps_of: vec![Vec::new(); names.0.len()],
             steps: 0,
-            report_concept: names.resolve("reports", &reports.concept)?,
-            unreported: names.resolve_all("reports", &reports.unless_first)?,
+            reports: ReportConcepts {
+                report: names.resolve("reports", &reports.concept)?,
+                unless_first: names.resolve_all("reports", &reports.unless_first)?,
+                order: names.resolve_all("reports", &reports.order)?,
+                admonition: names.resolve_all("reports", &reports.admonition)?,
+            },
             compounds_of: std::iter::repeat_with(Vec::new)
                 .take(names.0.len())
                 .collect(),
@@ -658,7 +676,7 @@ mod tests {
         ] {
             assert!(concepts(word).contains(&concept.to_owned()), "{word}");
         }
-        for word in ["ignorance", "hypertension", "psoriasis", "cardiology"] {
+        for word in ["ignorance", "hypertension", "psoriasis", "arthroscopy"] {
             assert!(concepts(word).is_empty(), "{word}");
         }
     }

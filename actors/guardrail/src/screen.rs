@@ -33,8 +33,14 @@ const TAG_CHARS_MAX: usize = 24;
 /// Number of words before and after a chain within which words of a report are counted.
 const REPORT_WORDS: u32 = 12;
 /// Minimum words of a report near a chain at which the chain counts as quoted in a report of an
-/// attack.
+/// attack. One is enough if the text isn't the user's and the chain can't be an order.
 const REPORT_SIGNS_MIN: usize = 2;
+/// Divisor of the weight of a chain in a report of an attack.
+const REPORTED_SHARE: u32 = 4;
+/// Divisor of the same in a text of the user, who may order something in any form.
+const USERS_REPORTED_SHARE: u32 = 2;
+/// Number of words before a chain in which an admonition is looked for.
+const ADMONITION_WORDS: u32 = 5;
 /// Weight of each further matching rule of one rule family. It is low because the rules of a family
 /// match much the same.
 const EXTRA_FAMILY_HIT_WEIGHT: u32 = 10;
@@ -189,10 +195,11 @@ impl RuleSet {
                 let counts = rule.weight.for_origin(is_users) > 0;
                 if counts && fresh && !has_exception(rule, text, start, m) {
                     *last_hit = mark.word_position;
-                    let share = if rule.is_quotable && self.is_reported(text, start, m) {
-                        2
-                    } else {
-                        1
+                    let share = match rule.is_quotable && self.is_reported(text, start, m, is_users)
+                    {
+                        true if is_users => USERS_REPORTED_SHARE,
+                        true => REPORTED_SHARE,
+                        false => 1,
                     };
                     hits.push(RuleHit {
                         place: first_place + mark.word_position,
@@ -206,23 +213,28 @@ impl RuleSet {
 
     /// Returns whether a chain, from the word with index `start` to that with index `end`, is part
     /// of a report about attacks, not an attack itself.
-    fn is_reported(&self, text: &TaggedWords, start: usize, end: usize) -> bool {
-        let marks = &text.words;
-        if contains_any(text, marks[start..=start].iter(), &self.unreported) {
+    fn is_reported(&self, text: &TaggedWords, start: usize, end: usize, is_users: bool) -> bool {
+        let (marks, of) = (&text.words, &self.reports);
+        let first = || marks[start..=start].iter();
+        if contains_any(text, first(), &of.unless_first) {
             return false;
         }
-        let from = marks[start].word_position.saturating_sub(REPORT_WORDS);
+        let place = marks[start].word_position;
         let until = marks[end].word_position + REPORT_WORDS;
-        let before = marks[..=start]
-            .iter()
-            .rev()
-            .take_while(|m| m.word_position >= from);
-        let behind = marks[end..].iter().take_while(|m| m.word_position <= until);
-        before
-            .chain(behind)
-            .filter(|m| text.concepts_of(m).contains(&self.report_concept))
-            .count()
-            >= REPORT_SIGNS_MIN
+        let within = |words: u32| {
+            let before = marks[..start].iter().rev();
+            before.take_while(move |m| m.word_position + words >= place)
+        };
+        let is_report = |m: &&TaggedWord| text.concepts_of(m).contains(&of.report);
+        let behind = marks[end..].iter();
+        let behind = behind.take_while(|m| m.word_position <= until);
+        let near = within(REPORT_WORDS).chain(first()).chain(behind);
+        match near.filter(is_report).take(REPORT_SIGNS_MIN).count() {
+            REPORT_SIGNS_MIN => true,
+            _ if is_users || contains_any(text, first(), &of.order) => false,
+            0 => contains_any(text, within(ADMONITION_WORDS), &of.admonition),
+            _ => true,
+        }
     }
 }
 
