@@ -255,6 +255,15 @@ pub(super) struct TaggedWords {
 }
 
 impl TaggedWords {
+    /// Creates an empty list with room for the words of an ordinary text of this many bytes.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self {
+            words: Vec::with_capacity(bytes / 12),
+            concepts: Vec::with_capacity(bytes / 4),
+            turned: TurnedWords::default(),
+        }
+    }
+
     pub(super) fn concepts_of(&self, mark: &TaggedWord) -> &[ConceptId] {
         &self.concepts[mark.from..mark.to]
     }

@@ -472,7 +472,7 @@ impl RuleSet {
     /// Returns the words of a normalized text that have concepts, in order.
     pub(super) fn tag_words(&self, plain: &str) -> TaggedWords {
         let bytes = plain.as_bytes();
-        let mut marks = TaggedWords::default();
+        let mut marks = TaggedWords::with_capacity(plain.len());
         let (mut place, mut end, mut line_start) = (0, 0, 0);
         while let Some((word, hashes)) = next_word(plain, end) {
             let gap = &bytes[end..word.start];
