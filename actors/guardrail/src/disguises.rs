@@ -67,8 +67,6 @@ pub(super) struct SuspectPlaces {
     spaced: Vec<usize>,
     /// Signs that begin an escape or tag.
     escapes: Vec<usize>,
-    /// Ends of runs of [`JOINED_CHARS_MIN`] letters or more.
-    pub long_words: Vec<usize>,
     lines: usize,
     words: usize,
 }
@@ -131,21 +129,16 @@ impl SuspectPlaces {
         let mut found = Self::default();
         // The current word: its last letter or sign for one, and the changes from one to the other.
         let (mut kind, mut changes, mut is_word) = (0, 0, false);
-        // Bytes since a gap; single letters in a row; letters in a row.
-        let (mut token, mut singles, mut letters) = (0_u32, 0, 0);
+        // Bytes since a gap; single letters in a row.
+        let (mut token, mut singles) = (0_u32, 0);
         for (at, byte) in plain.bytes().enumerate() {
             let class = CLASSES[usize::from(byte)];
             if class == LETTER {
                 changes += u32::from(kind == LEET);
                 kind = LETTER;
                 token += 1;
-                letters += 1;
                 continue;
             }
-            if letters >= JOINED_CHARS_MIN {
-                found.long_words.push(at);
-            }
-            letters = 0;
             if class & BLANK != 0 {
                 found.words += usize::from(is_word || kind != 0);
                 if changes >= LEET_CHANGES_MIN {
@@ -181,14 +174,28 @@ impl SuspectPlaces {
         if changes >= LEET_CHANGES_MIN {
             found.leet.push(plain.len());
         }
-        if letters >= JOINED_CHARS_MIN {
-            found.long_words.push(plain.len());
-        }
         if token == 1 && singles + 1 >= SPACED_LETTERS_MIN {
             found.spaced.push(plain.len());
         }
         found
     }
+}
+
+/// Returns the ends of the words of [`JOINED_CHARS_MIN`] letters or more.
+pub(super) fn long_words(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let (mut all, mut at) = (Vec::new(), 0);
+    // The last of as many bytes tells of most places that no long word begins there.
+    while let Some(letters) = bytes.get(at..at + JOINED_CHARS_MIN) {
+        if let Some(gap) = letters.iter().rposition(|b| !b.is_ascii_alphabetic()) {
+            at += gap + 1;
+            continue;
+        }
+        let length = bytes[at..].iter().position(|b| !b.is_ascii_alphabetic());
+        at = length.map_or(bytes.len(), |length| at + length);
+        all.push(at);
+    }
+    all
 }
 
 /// Returns whether the text may begin with an escape or a tag, by its first bytes.

@@ -257,24 +257,23 @@ impl<'a> Scan<'a> {
             let place = words.position_before(found.at);
             self.part(&found.text, found.disguise, place, &seen);
             if found.disguise == Disguise::Hidden {
-                let long_words = SuspectPlaces::find(&found.text).long_words;
-                self.split_words(&found.text, &long_words, Disguise::Hidden, |_| place, &seen);
+                self.split_words(&found.text, Disguise::Hidden, |_| place, &seen);
             }
         }
         let place = |at| words.position_before(at);
-        self.split_words(plain, &places.long_words, Disguise::Joined, place, &seen);
+        self.split_words(plain, Disguise::Joined, place, &seen);
     }
 
     /// Matches the parts around long words with a space between the words that they may consist of.
     fn split_words(
         &mut self,
         plain: &str,
-        long_words: &[usize],
         disguise: Disguise,
         place: impl Fn(usize) -> u32,
         seen: &[&str],
     ) {
-        for part in windows(plain, long_words.iter().copied(), disguises::MARGIN_BYTES) {
+        let long_words = disguises::long_words(plain);
+        for part in windows(plain, long_words, disguises::MARGIN_BYTES) {
             let first_place = place(part.start);
             let split = self.rules.split_words(&plain[part]);
             self.part(&split, disguise, first_place, seen);
