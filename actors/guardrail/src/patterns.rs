@@ -5,11 +5,29 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::{Regex, RegexSet};
 
 use super::RuleError;
-use super::rules::OriginWeight;
 use super::windows::windows;
 
 /// Bytes before and after a literal that its pattern is tried on. No pattern reaches further.
 const MARGIN_BYTES: usize = 320;
+
+/// Weight of a rule: one value for texts of the user, one for texts of other origins.
+pub(super) struct OriginWeight {
+    users: u32,
+    outside: u32,
+}
+
+impl OriginWeight {
+    pub(super) fn new(users: u32, outside: Option<u32>) -> Self {
+        Self {
+            users,
+            outside: outside.unwrap_or_default().max(users),
+        }
+    }
+
+    pub(super) fn for_origin(&self, is_users: bool) -> u32 {
+        if is_users { self.users } else { self.outside }
+    }
+}
 
 /// Rule with a regular expression that legitimate text doesn't match.
 pub(super) struct PatternRule {

@@ -15,7 +15,7 @@ use super::concept_words::{
 };
 use super::custom::{CUSTOM_RULES_MAX, CustomRule, folded_letter};
 use super::disguises::JOINED_CHARS_MIN;
-use super::patterns::{PatternRule, Patterns};
+use super::patterns::{OriginWeight, PatternRule, Patterns};
 
 /// Mistake of a rule with the id of another.
 const SAME_ID: &str = "two rules have this id, which the audit log couldn't tell apart: rename one";
@@ -73,25 +73,6 @@ pub(super) struct ChainStep {
     pub within: u32,
     /// Whether the chain is complete with this step.
     pub is_last: bool,
-}
-
-/// Weight of a rule: one value for texts of the user, one for texts of other origins.
-pub(super) struct OriginWeight {
-    users: u32,
-    outside: u32,
-}
-
-impl OriginWeight {
-    fn new(users: u32, outside: Option<u32>) -> Self {
-        Self {
-            users,
-            outside: outside.unwrap_or_default().max(users),
-        }
-    }
-
-    pub(super) fn for_origin(&self, is_users: bool) -> u32 {
-        if is_users { self.users } else { self.outside }
-    }
 }
 
 /// Concept that two neighbouring words with given concepts form together, or one word with both.
@@ -378,7 +359,7 @@ impl RuleSet {
             ));
         }
         let weight = OriginWeight::new(written.weight, written.outside);
-        if steps.len() < 2 || steps.len() != within.len() || weight.outside == 0 {
+        if steps.len() < 2 || steps.len() != within.len() || weight.for_origin(false) == 0 {
             return Err(mistake(
                 "it must have a weight of 1 or more, and a chain of two concepts or more that ends with a concept",
             ));
@@ -431,7 +412,7 @@ impl RuleSet {
         } in signs
         {
             let weight = OriginWeight::new(weight, outside);
-            if weight.outside == 0 {
+            if weight.for_origin(false) == 0 {
                 return Err(mistake(&id, "its weight must be 1 or more"));
             }
             let literals: Vec<String> = near.iter().map(|literal| fold_scripts(literal)).collect();
