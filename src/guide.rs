@@ -1,7 +1,7 @@
 //! From the first agent to agents behind MCP and A2A, a step a section.
 //!
-//! Each example is a whole program, compiled by the tests of this crate. The longer ones run: see `examples/` in the
-//! repository.
+//! The tests of this crate compile and run each example. All but the agent with a task and the test are whole programs.
+//! Longer ones are in `examples/` in the repository.
 //!
 //! # An actor
 //!
@@ -142,7 +142,7 @@
 //! With the feature `testkit`, [`callboard::test`](crate::test) gives each test a system of its own, with paused time.
 //! [`Probe`](crate::testkit::Probe) and [`ScriptedAgent`](crate::testkit::ScriptedAgent) stand in for other agents.
 //!
-//! ```
+//! ```test_harness
 //! # use callboard::{Agent, Context, Handlers, Message, SyncHandler, System};
 //! # #[derive(Message)]
 //! # #[message(reply = u64, local)]
@@ -165,8 +165,8 @@
 //! # MCP and A2A
 //!
 //! The same agent behind protocols: [`mcp::inbound::serve`](crate::mcp::inbound::serve) and
-//! [`a2a::inbound::serve`](crate::a2a::inbound::serve) take a listener of their own; the module `tower` (a feature) mounts it in axum. The other way round, a remote
-//! server is an agent of this process, and takes the same messages.
+//! [`a2a::inbound::serve`](crate::a2a::inbound::serve) take a listener of their own. The module `tower` (a feature) mounts the
+//! agent in axum. The other way round, a remote server is an agent of this process, and takes the same messages.
 //!
 //! ```
 //! use std::net::TcpListener;

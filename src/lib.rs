@@ -35,13 +35,13 @@
 //! | `store-sqlite` | durable tasks, mail and audit on SQLite | 58 |
 //! | `clinics` | the pipeline of federated clinics, with its verifier | 65 |
 //! | `models` | language models over HTTP as agents | 66 |
-//! | `store-postgres` | the same on Postgres, SQLite included | 80 |
+//! | `store-postgres` | durable tasks, mail and audit on Postgres; includes `store-sqlite` | 80 |
 //! | `orchestration` | the orchestrator, with its decisions | 82 |
 //! | `tower` | MCP and A2A servers in axum and other hosts on tower | 109 |
 //! | `a2a` | A2A server and client | 111 |
 //! | `mail` | mailrooms, and their ways over HTTP and terminals | 123 |
 //! | `mcp` | MCP server and client, and the bridge | 157 |
-//! | `host` | topology files and the node that runs them: all of the above but Postgres | 201 |
+//! | `host` | topology files and the node that runs them: all of the above but Postgres and `tower` | 201 |
 //! | `otlp` | export of traces and metrics; includes `host` | 210 |
 //! | `cli` | the binary; includes `host` | 231 |
 //! | `acme` | certificates of ACME authorities; includes `host` | 231 |
@@ -104,7 +104,7 @@ pub mod tower {
     pub use ::callboard_a2a::inbound::a2a_service;
     #[cfg(feature = "mcp")]
     pub use ::callboard_mcp::inbound::mcp_service;
-    pub use ::callboard_rpc::tower::{MountOptions, MountedBody, MountedService};
+    pub use ::callboard_rpc::tower::{ClientAddress, MountOptions, MountedBody, MountedService};
 }
 
 #[cfg(feature = "a2a")]

@@ -21,6 +21,8 @@ mod certificates;
 #[path = "../kit/shape.rs"]
 mod shape;
 
+// The library without features: few crates.
+mod base_crates;
 // Every MCP client before every A2A agent, every A2A client before every MCP server.
 mod a2a_matrix;
 // `callboard a2a`: a client for people; what is shown, asked and told, and the exit codes.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{self, StatusCode};
 use axum::middleware::{Next, from_fn};
@@ -15,18 +15,25 @@ use callboard::mcp::inbound::{
 };
 use callboard::mcp::outbound::{Era, EraChoice, McpClient, McpClientOptions, ServerEndpoint};
 use callboard::message::{Answer, Elicitation, ElicitationAnswer, Progress};
-use callboard::rpc::{AccessControl, UnauthenticatedAccess};
-use callboard::tower::{MountOptions, MountedBody, MountedService, a2a_service, mcp_service};
+use callboard::rpc::{
+    ADDRESS_DELAYED_RESPONSES_MAX, AccessControl, UNDELAYED_AUTH_FAILURES_MAX,
+    UnauthenticatedAccess,
+};
+use callboard::tower::{
+    ClientAddress, MountOptions, MountedBody, MountedService, a2a_service, mcp_service,
+};
 use callboard::{
     Agent, AgentRef, CallEvent, ConcurrentHandler, Context, Failure, Handlers, Message, Principal,
     SyncHandler, System,
 };
-use futures::{StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::{self, FuturesUnordered};
 use reqwest::RequestBuilder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
@@ -35,6 +42,7 @@ use crate::kit::{SOON, mcp, soon};
 
 const AT_ONCE_MAX: u32 = 8;
 const EVENTS_MAX: usize = 8;
+const RESPONSE_BYTES_MAX: usize = 100_000;
 
 /// An agent that says when calls begin and are cancelled.
 struct Probe {
@@ -127,6 +135,7 @@ impl ConcurrentHandler<Hang> for Probe {
 
 /// An axum application with an agent: its MCP server below `/mcp`, its A2A server at all other paths.
 struct Host {
+    address: SocketAddr,
     url: String,
     serving: JoinHandle<()>,
 }
@@ -153,7 +162,11 @@ impl Host {
             .layer(from_fn(pass_address_on))
             .into_make_service_with_connect_info::<SocketAddr>();
         let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { url, serving }
+        Self {
+            address,
+            url,
+            serving,
+        }
     }
 }
 
@@ -169,7 +182,7 @@ async fn pass_address_on(
     mut request: Request,
     next: Next,
 ) -> Response {
-    request.extensions_mut().insert(client);
+    request.extensions_mut().insert(ClientAddress(client));
     next.run(request).await
 }
 
@@ -192,10 +205,29 @@ fn built(request: RequestBuilder) -> http::Request<reqwest::Body> {
 
 async fn response(
     service: &MountedService,
-    request: RequestBuilder,
+    request: http::Request<reqwest::Body>,
 ) -> http::Response<MountedBody> {
-    let responded = service.clone().oneshot(built(request));
+    let responded = service.clone().oneshot(request);
     soon("a response", responded).await.unwrap()
+}
+
+/// Sends a request to a host, on a connection of its own.
+async fn connection_with(host: &Host, request: RequestBuilder) -> TcpStream {
+    let request = request.build().unwrap();
+    let (path, body) = (request.url().path(), request.body().unwrap());
+    let body = body.as_bytes().unwrap();
+    let length = body.len();
+    let mut head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n");
+    for (name, value) in request.headers() {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let sent = [head.as_bytes(), b"\r\n", body].concat();
+    let mut connection = TcpStream::connect(host.address).await.unwrap();
+    soon("a request", connection.write_all(&sent))
+        .await
+        .unwrap();
+    connection
 }
 
 /// Goal: MCP clients of either era use an agent in axum, questions in mid-call included, and the server
@@ -268,16 +300,44 @@ async fn dropped_responses_cancel_calls() {
     assert_eq!(event, Some("cancelled"));
 
     let streamed = call("hang", json!({}), json!({ "progressToken": "p" }));
-    let streamed = response(&service, streamed).await;
+    let streamed = response(&service, built(streamed)).await;
     assert_eq!(streamed.headers()["content-type"], "text/event-stream");
     let mut body = Body::new(streamed.into_body()).into_data_stream();
     let first = soon("progress", body.next()).await.unwrap().unwrap();
     let first = String::from_utf8_lossy(&first);
     assert!(first.contains("notifications/progress"), "{first}");
-    assert_eq!(events.recv().await, Some("began"));
+    let event = soon("a call", events.recv()).await;
+    assert_eq!(event, Some("began"));
     drop(body);
     let event = soon("the end of the call", events.recv()).await;
     assert_eq!(event, Some("cancelled"));
+}
+
+/// Goal: a client that closes its connection to axum cancels its call, before the response and within its
+/// body. Method: TCP connections with a call that hangs.
+#[tokio::test]
+async fn closed_connections_cancel_calls() {
+    let system = System::start(1).unwrap();
+    let (agent, mut events) = Probe::spawn(&system);
+    let host = Host::start(&agent).await;
+    for is_streamed in [false, true] {
+        let meta = match is_streamed {
+            true => json!({ "progressToken": "p" }),
+            false => json!({}),
+        };
+        let mut connection = connection_with(&host, call("hang", json!({}), meta)).await;
+        let event = soon("a call", events.recv()).await;
+        assert_eq!(event, Some("began"));
+        let mut received = Vec::new();
+        while is_streamed && !String::from_utf8_lossy(&received).contains("notifications/progress")
+        {
+            let read = soon("progress", connection.read_buf(&mut received)).await;
+            assert_ne!(read.unwrap(), 0, "the host has closed the connection");
+        }
+        drop(connection);
+        let event = soon("the end of the call", events.recv()).await;
+        assert_eq!(event, Some("cancelled"), "streamed: {is_streamed}");
+    }
 }
 
 /// Goal: the server's limit on bodies holds. Method: a call of as many bytes as are allowed, and of one
@@ -305,7 +365,7 @@ async fn bodies_are_limited() {
         let declared = sum().header("content-length", bytes).body(body);
         let chunked = sum().body(reqwest::Body::wrap_stream(stream::iter(chunks)));
         for request in [declared, chunked] {
-            assert_eq!(response(&service, request).await.status(), status);
+            assert_eq!(response(&service, built(request)).await.status(), status);
         }
     }
 }
@@ -329,7 +389,7 @@ async fn access_is_that_of_a_listener() {
         ..McpServerOptions::default()
     };
     let service = mounted(&agent, with_keys);
-    let refused = response(&service, call("add", json!({}), json!({}))).await;
+    let refused = response(&service, built(call("add", json!({}), json!({})))).await;
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(refused.headers()["www-authenticate"], "Bearer");
 
@@ -349,6 +409,88 @@ async fn access_is_that_of_a_listener() {
         .header("sec-websocket-key", "x3JJHMbDL1EzLkh9GBhXDw==")
         .header("sec-websocket-protocol", "mcp");
     let service = mounted(&agent, with_websockets);
-    let refused = response(&service, handshake).await;
+    let refused = response(&service, built(handshake)).await;
     assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+}
+
+/// Goal: only a client that is known to be on this machine is its operator; one that is known to be elsewhere is
+/// refused where the host says that it listens on a loopback address. Method: a call without an address, and of two.
+#[tokio::test]
+async fn operators_are_on_this_machine() {
+    let system = System::start(1).unwrap();
+    let (agent, _events) = Probe::spawn(&system);
+    let options = McpServerOptions {
+        access: AccessControl::Open(UnauthenticatedAccess::LoopbackOperator),
+        ..McpServerOptions::default()
+    };
+    let service = mounted(&agent, options);
+    for (client, principal) in [
+        (None, Some(Principal::anonymous())),
+        (Some([127_u8, 0, 0, 1]), Some(Principal::local_operator())),
+        (Some([192, 0, 2, 7]), None),
+    ] {
+        let mut request = built(call("tell_principal", json!({}), json!({})));
+        if let Some(client) = client {
+            let client = ClientAddress(SocketAddr::from((client, 1)));
+            request.extensions_mut().insert(client);
+        }
+        let response = response(&service, request).await;
+        let Some(principal) = principal else {
+            assert_eq!(response.status(), StatusCode::FORBIDDEN, "{client:?}");
+            continue;
+        };
+        assert_eq!(response.status(), StatusCode::OK, "{client:?}");
+        let body = to_bytes(Body::new(response.into_body()), RESPONSE_BYTES_MAX);
+        let body = soon("a body", body).await.unwrap();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains(&*principal.id), "{client:?}: {body}");
+    }
+}
+
+/// Goal: wrong keys are counted without addresses of clients too. Method: as many at once as are answered late, and
+/// more.
+#[tokio::test]
+async fn guesses_without_addresses_are_counted() {
+    let system = System::start(1).unwrap();
+    let (agent, _events) = Probe::spawn(&system);
+    let with_keys = McpServerOptions {
+        access: AccessControl::with_verifiers(Vec::new()),
+        ..McpServerOptions::default()
+    };
+    let service = mounted(&agent, with_keys);
+    let guess = |_| {
+        let request = call("add", json!({}), json!({})).header("authorization", "Bearer guess");
+        service.clone().oneshot(built(request))
+    };
+    let guesses = UNDELAYED_AUTH_FAILURES_MAX as usize + 2 * ADDRESS_DELAYED_RESPONSES_MAX;
+    let mut responses: FuturesUnordered<_> = (0..guesses).map(guess).collect();
+    let too_many = loop {
+        let response = soon("a response", responses.next()).await;
+        let response = response.expect("no guess is one too many").unwrap();
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            break response;
+        }
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    };
+    assert_eq!(too_many.headers()["connection"], "close");
+}
+
+/// Goal: the name in the target of an HTTP/2 request is checked as a `Host` is. Method: this machine's, and another.
+#[tokio::test]
+async fn names_of_http2_requests_are_checked() {
+    let system = System::start(1).unwrap();
+    let (agent, _events) = Probe::spawn(&system);
+    let service = mounted(&agent, McpServerOptions::default());
+    for (target, status) in [
+        ("http://localhost/mcp", StatusCode::OK),
+        ("http://elsewhere.example/mcp", StatusCode::FORBIDDEN),
+    ] {
+        let mut request = built(call("add", json!({ "a": 1, "b": 2 }), json!({})));
+        *request.version_mut() = http::Version::HTTP_2;
+        *request.uri_mut() = target.parse().unwrap();
+        assert!(!request.headers().contains_key("host"));
+        let response = response(&service, request).await;
+        assert_eq!(response.status(), status, "{target}");
+        assert!(!response.headers().contains_key("connection"));
+    }
 }

@@ -229,10 +229,16 @@ pub fn serve_with(
     })
 }
 
-/// Creates a tower service with the agents that [`serve`] serves, for the HTTP server of a host. Its
-/// paths are relative to [`A2aOptions::base_url`]: the host mounts it as its fallback, or nests it at the
-/// path of that URL. Call [`A2aServer::end_subscriptions`] before the host stops, which otherwise waits for
-/// them.
+/// Creates a tower service with the agents that [`serve`] serves, for the HTTP server of a host.
+///
+/// Its paths are relative to [`A2aOptions::base_url`]: the host mounts it as its fallback, or nests it at the
+/// path of that URL, without [`MountedService::nested_at`]. With a
+/// [`token_resource`](MountOptions::token_resource) it is mounted at the root: clients find the metadata by
+/// the paths that the service sees.
+///
+/// Call [`A2aServer::end_subscriptions`] before the host stops, which otherwise waits for them. Keep a clone of
+/// the service until [`A2aServer::stop`] has returned: tasks without an open response are dropped with the
+/// last one.
 ///
 /// # Errors
 /// [`ServeError`] if the host's address isn't allowed without authentication, or a thread can't be

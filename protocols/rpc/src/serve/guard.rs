@@ -16,7 +16,7 @@ use super::buffers::{self, RequestBody};
 use super::client_address::client_address;
 use super::rejections::mark_rejected;
 use super::tls::client_certificate;
-use super::{OtherCredential, bound_address, is_tls};
+use super::{OtherCredential, bound_address, contradicts_address, is_tls};
 use crate::{
     AccessControl, AllowedHosts, AllowedOrigins, BUFFERS_FULL, CredentialError,
     PresentedCredential, TokenResource, UNCOUNTED_REQUEST_BYTES_MAX, is_forwarding_header,
@@ -88,13 +88,21 @@ pub fn check_source(
 ///
 /// # Errors
 /// 400 for several credentials; 401 for a missing or wrong one; 403 if a token lacks a scope, or if
-/// the request was forwarded by a proxy and the listener accepts direct connections only; 503 if
-/// credentials can't be verified at the moment.
+/// the request was forwarded by a proxy and the listener accepts direct connections only, or if a
+/// mounted service without credentials that is said to be at a loopback address has a client elsewhere;
+/// 503 if credentials can't be verified at the moment.
 pub async fn authenticate(
     request: &HttpRequest,
     shown: Option<&[u8]>,
     access: &AccessControl,
 ) -> Result<Principal, HttpRejection> {
+    if matches!(access, AccessControl::Open(_)) && contradicts_address(request) {
+        return Err(http_rejection(
+            StatusCode::FORBIDDEN,
+            "without credentials only clients of the server's own machine are served: configure \
+             credentials for the mounted service",
+        ));
+    }
     let unproven = |error: CredentialError| {
         mark_rejected(request, error);
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);

@@ -138,6 +138,9 @@ pub enum ServeError {
     /// An operation on the socket failed.
     #[error("can't listen: {0}")]
     Io(#[from] io::Error),
+    /// A worker thread of a mounted service can't be started.
+    #[error("failed to start a worker thread: {0}")]
+    WorkerThread(#[source] io::Error),
 }
 
 /// HTTP server on a bound listener, ready to be run.
@@ -317,6 +320,17 @@ fn bound_address(request: &HttpRequest) -> SocketAddr {
         Some(bound) => bound.address,
         None => request.app_config().local_addr(),
     }
+}
+
+/// Returns whether another server, which has the connections, accepted the client of a request from
+/// elsewhere, although its address is said to be loopback.
+fn contradicts_address(request: &HttpRequest) -> bool {
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    // A listener of ours is connection data. Its clients from elsewhere are those of PROXY headers.
+    let bound = request.app_data::<BoundListener>();
+    let client = request.peer_addr();
+    bound.is_some_and(|bound| is_loopback(bound.address))
+        && client.is_some_and(|client| !client.ip().is_unspecified() && !is_loopback(client))
 }
 
 /// Returns whether the listener of a request has TLS.

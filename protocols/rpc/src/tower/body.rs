@@ -97,12 +97,13 @@ impl Body for MountedBody {
                     *left = left.map(|left| left.saturating_sub(chunk.len() as u64));
                     Some(Ok(chunk))
                 }
-                ended => {
+                Some(None) => {
                     *content = BodyContent::Ended;
-                    match ended {
-                        Some(_) => None,
-                        None => Some(Err(io::ErrorKind::ConnectionAborted.into())),
-                    }
+                    None
+                }
+                None => {
+                    *content = BodyContent::Ended;
+                    Some(Err(io::ErrorKind::ConnectionAborted.into()))
                 }
             },
         };

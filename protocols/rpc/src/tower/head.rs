@@ -1,6 +1,6 @@
 //! Heads of requests and responses between the host, on `http` 1, and actix-web, on `http` 0.2.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use actix_http::{BoxedPayloadStream, ConnectionType, Method, Payload, Uri, Version};
 use actix_web::HttpResponse;
@@ -9,31 +9,38 @@ use bytes::Bytes;
 use http::header::UPGRADE;
 use http::request::Parts;
 
+use super::ClientAddress;
 use super::body::MountedBody;
+
+/// Address of a client whose address the host doesn't tell. Without one, failed authentications wouldn't
+/// count; a loopback address would make the client the operator.
+const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Converts the head of a request, with `base_path` in front of its path. `None` if actix-web doesn't
 /// accept its target, method or headers.
 pub(super) fn actix_request(
-    head: &Parts,
+    parts: Parts,
     base_path: &str,
     payload: BoxedPayloadStream,
 ) -> Option<actix_http::Request> {
     let mut request = actix_http::Request::with_payload(Payload::Stream { payload });
-    let made = request.head_mut();
-    made.method = Method::from_bytes(head.method.as_str().as_bytes()).ok()?;
-    made.uri = target(&head.uri, base_path)?;
-    made.version = match head.version {
+    let head = request.head_mut();
+    head.method = Method::from_bytes(parts.method.as_str().as_bytes()).ok()?;
+    head.uri = target(&parts.uri, base_path)?;
+    head.version = match parts.version {
         http::Version::HTTP_09 => Version::HTTP_09,
         http::Version::HTTP_10 => Version::HTTP_10,
         http::Version::HTTP_2 => Version::HTTP_2,
         http::Version::HTTP_3 => Version::HTTP_3,
         _ => Version::HTTP_11,
     };
-    made.peer_addr = head.extensions.get::<SocketAddr>().copied();
-    for (name, value) in head.headers.iter().filter(|(name, _)| **name != UPGRADE) {
+    let client = parts.extensions.get::<ClientAddress>();
+    head.peer_addr = Some(client.map_or(UNKNOWN_ADDRESS, |ClientAddress(address)| *address));
+    let headers = parts.headers.iter();
+    for (name, value) in headers.filter(|(name, _)| **name != UPGRADE) {
         let name = HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
-        made.headers.append(name, value);
+        head.headers.append(name, value);
     }
     Some(request)
 }
@@ -117,19 +124,39 @@ mod tests {
         let client = SocketAddr::from(([192, 0, 2, 7], 1));
         let request = http::Request::get("/mcp")
             .version(http::Version::HTTP_10)
-            .extension(client)
+            .extension(ClientAddress(client))
             .header("cookie", "a")
             .header("cookie", &b"\xFF"[..])
             .header("upgrade", "websocket");
-        let (head, ()) = request.body(()).unwrap().into_parts();
-        let made = actix_request(&head, "", Box::pin(stream::empty())).unwrap();
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let request = actix_request(parts, "", Box::pin(stream::empty())).unwrap();
         assert_eq!(
-            (made.version(), made.peer_addr()),
+            (request.version(), request.peer_addr()),
             (Version::HTTP_10, Some(client))
         );
-        let cookies = made.head().headers.get_all(COOKIE);
+        let cookies = request.head().headers.get_all(COOKIE);
         let cookies: Vec<_> = cookies.map(|value| value.as_bytes()).collect();
         assert_eq!(cookies, [&b"a"[..], b"\xFF"]);
-        assert_eq!(made.head().headers.len(), 2);
+        assert_eq!(request.head().headers.len(), 2);
+    }
+
+    /// Goal: a connection that is to be closed is told so in the versions that have a header for it.
+    /// Method: rows of versions.
+    #[test]
+    fn ends_of_connections() {
+        let response = HttpResponse::TooManyRequests().force_close().finish();
+        let head = response.drop_body();
+        for (version, expected) in [
+            (http::Version::HTTP_10, Some("close")),
+            (http::Version::HTTP_11, Some("close")),
+            (http::Version::HTTP_2, None),
+            (http::Version::HTTP_3, None),
+        ] {
+            let response = host_response(&head, version, MountedBody::whole(Bytes::new()));
+            let connection = response.headers().get(http::header::CONNECTION);
+            let connection = connection.map(|value| value.to_str().unwrap());
+            assert_eq!(connection, expected, "{version:?}");
+            assert_eq!(response.status(), http::StatusCode::TOO_MANY_REQUESTS);
+        }
     }
 }

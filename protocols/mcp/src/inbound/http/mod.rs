@@ -405,11 +405,19 @@ pub fn serve_named(
 }
 
 /// Creates a tower service with the agents that [`serve_named`] serves, for the HTTP server of a host.
-/// If the host's router removes a prefix from paths, see [`MountedService::nested_at`]. Call
-/// [`McpServer::stop`] before the host stops, which otherwise waits for open streams.
+///
+/// [`McpServerOptions::path`] is the path that clients request. If the host's router removes a prefix of it,
+/// see [`MountedService::nested_at`]. Of a service that is nested at `/mcp` only that path can be reached:
+/// [`NAMED_PATH`], and `/sse` and `/messages` of [`McpServerOptions::compat`], need one at the host's root.
+/// Requests for [`RESOURCE_METADATA_PATH`](callboard_rpc::RESOURCE_METADATA_PATH) go to a clone from before
+/// `nested_at`.
+///
+/// Call [`McpServer::stop`] before the host stops, which otherwise waits for open streams. Keep a clone of the
+/// service until then: calls and tasks without an open response are dropped with the last one.
 ///
 /// # Errors
-/// See [`ServeError`].
+/// [`ServeError`] if the host's address isn't allowed without authentication, or a thread can't be
+/// started.
 #[cfg(feature = "tower")]
 pub fn mcp_service(
     servers: Vec<McpServer>,
