@@ -99,6 +99,14 @@ pub(super) fn print_heading(text: impl Display) -> io::Result<()> {
     }
 }
 
+/// Prints the heading of a table on a terminal; nothing through a pipe, and nothing for JSON.
+pub(super) fn print_table_heading(json: bool, columns: &str) -> io::Result<()> {
+    match !json && stdout().is_terminal() {
+        true => print_heading(columns),
+        false => Ok(()),
+    }
+}
+
 /// Table printer: rows with a heading on a terminal, or one JSON object a line.
 #[derive(Clone, Copy)]
 pub(super) struct RowPrinter {
@@ -107,9 +115,7 @@ pub(super) struct RowPrinter {
 
 impl RowPrinter {
     pub(super) fn with_heading(json: bool, columns: &str) -> io::Result<Self> {
-        if !json && stdout().is_terminal() {
-            print_heading(columns)?;
-        }
+        print_table_heading(json, columns)?;
         Ok(Self { json })
     }
 

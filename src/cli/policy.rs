@@ -127,17 +127,16 @@ pub(super) fn run(PolicyCommand::Explain(asked): PolicyCommand) -> CommandResult
 
 /// Notes that the listed agents weren't asked whether they have the tool, resource or prompt.
 fn print_unchecked(asked: &ExplainArguments) {
-    let items = [
+    let mut items = [
         ("tool", &asked.tool),
         ("resource", &asked.resource),
         ("prompt", &asked.prompt),
-    ];
-    for (kind, name) in items {
-        if let Some(name) = name {
-            output::print_note(format_args!(
-                "agents without a {kind} {name} are listed too, because none is asked what it has: name one with --agent"
-            ));
-        }
+    ]
+    .into_iter();
+    if let Some((kind, Some(name))) = items.find(|(_, name)| name.is_some()) {
+        output::print_note(format_args!(
+            "agents without the {kind} `{name}` are listed too, because none is asked what it has: name one with --agent"
+        ));
     }
 }
 

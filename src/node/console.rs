@@ -63,6 +63,8 @@ impl NodeConsole {
         } = access_config(&listener, tokens.as_ref())?;
         let options = ListenOptions {
             workers: 1,
+            // The node's `drain_timeout_s` is for calls of its clients.
+            drain_timeout: ListenOptions::default().drain_timeout,
             ..node.listen_options(topology, &listener, tokens.as_ref())?
         };
         let socket = node.bind_socket(bind)?;

@@ -143,7 +143,7 @@ async fn rules_shape_lists_and_calls() {
             "{question:?}"
         );
     }
-    // Nobody knows here which agents have a tool.
+    // No agent is asked which tools it has.
     let of_all = ["--as", "bob", "--tool", "who"];
     for (more, is_noted) in [
         (&[][..], true),
@@ -151,7 +151,7 @@ async fn rules_shape_lists_and_calls() {
         (&["--json"], false),
     ] {
         let explained = home.run(&[&explain[..], &of_all, more].concat()).await;
-        let note = "agents without a tool who are listed too";
+        let note = "agents without the tool `who` are listed too";
         assert_eq!(explained.err.contains(note), is_noted, "{explained:?}");
     }
     let absent = home.run(&[&explain[..], &["--as", "dave"]].concat()).await;

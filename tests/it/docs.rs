@@ -11,6 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use toml::{Table, Value};
 
+use crate::certificates::Authority;
 use crate::kit::Home;
 use crate::tidy::{File, file, files, none, root};
 
@@ -19,6 +20,8 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 const GUIDE: &str = "src/guide.rs";
 /// First line of a `toml` block that is a whole topology file.
 const TOPOLOGY: &str = "# topology.toml\n";
+/// Names of the binary. In docs/operations/upgrade.md two versions of it are installed.
+const BINARIES: [&str; 3] = ["callboard", "callboard-new", "callboard-old"];
 /// Info strings of fenced blocks. An excerpt of a program is `rust,fragment`, a program on another crate `rust,ignore`.
 const INFO_STRINGS: &[&str] = &[
     "caddyfile",
@@ -263,7 +266,7 @@ fn wrong_commands(script: &str, names: &Names) -> Vec<String> {
                 wrong.extend(wrong_commands(script, names));
                 None
             }
-            Some(words @ [program, ..]) if program == "callboard" => usage_error(words),
+            Some([program, rest @ ..]) if BINARIES.contains(&&**program) => usage_error(rest),
             Some([program, rest @ ..]) if program == "cargo" => cargo_error(rest, names),
             Some(_) => None,
         };
@@ -279,11 +282,13 @@ fn arguments_with_variable(command: &Command) -> BTreeSet<String> {
     own.map(ToString::to_string).chain(below).collect()
 }
 
-/// First line of the usage error of a command line that begins with `callboard`. The reader's environment has the variables.
-fn usage_error(words: &[String]) -> Option<String> {
+/// First line of the usage error of callboard with these arguments. The reader's environment has the variables.
+fn usage_error(arguments: &[String]) -> Option<String> {
     let mut command = Arguments::command();
     command.build();
     let optional = arguments_with_variable(&command);
+    let program = String::from(BINARIES[0]);
+    let words = [program].into_iter().chain(arguments.iter().cloned());
     let error = command.try_get_matches_from(words).err()?;
     let is_in_environment = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) => {
@@ -319,7 +324,7 @@ fn cargo_error(words: &[String], names: &Names) -> Option<String> {
         }
         [command, rest @ ..] if command == "run" => {
             let arguments = rest.split(|word| word == "--").nth(1).unwrap_or_default();
-            usage_error(&[&["callboard".to_owned()], arguments].concat())
+            usage_error(arguments)
         }
         _ => None,
     }
@@ -375,10 +380,14 @@ fn wrong_scripts(page: &File, names: &Names) -> Vec<String> {
     wrong.collect()
 }
 
-/// Complaints about info strings, and about TOML and JSON that can't be parsed.
+/// Complaints about info strings, about TOML and JSON that can't be parsed, and about nodes that nothing checks.
 fn wrong_data(page: &File) -> Vec<String> {
     let wrong = |block: &Block<'_>| match block.info {
         info if !INFO_STRINGS.contains(&info) => Some(format!("`{info}` is no known info string")),
+        "toml" if has_node(block) && !block.text.starts_with(TOPOLOGY) => Some(format!(
+            "isn't checked: begin with `{}`, or write `toml,fragment`",
+            TOPOLOGY.trim_end()
+        )),
         "json" => {
             let parsed = serde_json::from_str::<serde_json::Value>(&block.text);
             parsed.err().map(|error| error.to_string())
@@ -394,6 +403,14 @@ fn wrong_data(page: &File) -> Vec<String> {
         .iter()
         .filter_map(|block| Some(format!("{}: {}", block.place, wrong(block)?)));
     wrong.collect()
+}
+
+/// Whether a `toml` block has the section of a node.
+fn has_node(block: &Block<'_>) -> bool {
+    block
+        .text
+        .parse::<Table>()
+        .is_ok_and(|table| table.contains_key("node"))
 }
 
 /// Complaints about `rust` blocks that nothing compiles: each is the program that its first line names, or a test of [`GUIDE`].
@@ -422,6 +439,16 @@ fn topologies(page: &File) -> Vec<Block<'_>> {
     let mut blocks = blocks(page);
     blocks.retain(|block| block.info == "toml" && block.text.starts_with(TOPOLOGY));
     blocks
+}
+
+/// Creates the key file, the certificate and its key that topology files of pages name.
+async fn add_credentials(home: &Home) {
+    let add = ["keys", "--keys", "keys.toml", "add", "alice"];
+    let added = home.run(&add).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let folder = home.path("");
+    let issued = Authority::new("authority").issue(&["agents.example"], &folder, "fullchain");
+    fs::rename(issued.key, folder.join("privkey.pem")).unwrap();
 }
 
 /// Complaints of `callboard check` about the whole topology files of a page. Warnings pass.
@@ -458,12 +485,18 @@ fn commands_of_pages_parse() {
     );
 }
 
-/// Goal: a file can be copied from a page. Method: parse TOML and JSON, and check whole topology files with the binary.
+/// Goal: a file can be copied from a page. Method: parse TOML and JSON, and check whole topology files with the binary, beside
+/// a key file and a certificate.
 #[tokio::test]
 async fn files_of_pages_are_valid() {
     let (home, pages) = (Home::new(), pages());
     none(pages.iter().flat_map(wrong_data).collect());
-    assert!(pages.iter().any(|page| !topologies(page).is_empty()));
+    let is_checked = |path: &str| {
+        let page = pages.iter().find(|page| page.path == path);
+        page.is_some_and(|page| !topologies(page).is_empty())
+    };
+    assert!(is_checked("docs/operations/secure.md"));
+    add_credentials(&home).await;
     for page in &pages {
         none(wrong_topologies(page, &home).await);
     }
@@ -517,6 +550,7 @@ fn rules_of_pages_catch_offenders() {
         "cargo xtask test && cargo bench --bench wire -- --no-such-option; cargo run --example hello",
         "cargo run -- demo\nother --no-such-option",
         "callboard mail members",
+        "sudo -u callboard callboard-new check FILE; callboard-old --version",
     ];
     assert_eq!(wrong_commands(&right.join("\n"), &names), [""; 0]);
     let wrong = [
@@ -531,6 +565,8 @@ fn rules_of_pages_catch_offenders() {
         "cargo bench --bench none",
         "cargo run --example none",
         "cargo run -- no-such-command",
+        "callboard-new no-such-command",
+        "sudo callboard-old check FILE --no-such-option",
     ];
     for script in wrong {
         assert_eq!(wrong_commands(script, &names).len(), 1, "{script}");
@@ -545,6 +581,13 @@ fn rules_of_pages_catch_offenders() {
     let data =
         "```toml\na = 1\na = 2\n```\n```json\n{\"a\": …}\n```\n```bash\n```\n```json\n{}\n```\n";
     assert_eq!(wrong_data(&file("docs/a.md", data)).len(), 3);
+    let node = "[node]\nname = \"a\"\n```\n";
+    let nodes = format!("```toml\n{node}```toml,fragment\n{node}```toml\n{TOPOLOGY}{node}");
+    let wrong = wrong_data(&file("docs/a.md", &nodes));
+    assert!(
+        matches!(&*wrong, [one] if one.starts_with("docs/a.md:1: isn't checked")),
+        "{wrong:?}"
+    );
     let programs = "```rust\n// examples/hello.rs\nfn none() {}\n```\n```rust,ignore\nfn main() {}\n```\n```rust\nfn main() {}\n```\n";
     let page = file("docs/a.md", programs);
     assert_eq!(wrong_programs(&page, "").len(), 2);

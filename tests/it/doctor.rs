@@ -88,7 +88,8 @@ async fn good_topologies() {
     );
 }
 
-/// Goal: a node that runs is as it should be: its addresses are its own, and its store can be looked at; another file with its address is warned of.
+/// Goal: a running node causes no complaint: its addresses are named as its own, and its store is read. A second file with
+/// one of its addresses gets a warning.
 /// Method: before, while and after a node runs; another file while it runs.
 #[tokio::test]
 async fn running_nodes() {

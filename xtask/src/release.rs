@@ -28,7 +28,9 @@ const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Checks that each crate can be packaged, and that the binary works without any other file. For `cargo xtask test`.
 pub fn steps(tally: &mut Tally) {
-    tally.step("packages", || packages(&["--no-verify", "--allow-dirty"]));
+    tally.step("packages", || {
+        packages(&["--no-verify", "--allow-dirty", "--offline"])
+    });
     match cfg!(target_os = "linux") && tools::is_root() {
         true => tally.step("static binary", try_static_binary),
         false => tally.skip("static binary: only root can enter its folder, on Linux".to_owned()),

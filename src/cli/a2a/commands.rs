@@ -20,7 +20,6 @@ use super::{
     A2aCancelArguments, A2aCardArguments, A2aListArguments, A2aSendArguments, A2aTaskArguments,
 };
 use crate::cli::mcp::terminal::{TerminalCaller, should_ask};
-use crate::cli::output::RowPrinter;
 use crate::cli::{
     CommandError, CommandResult, EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, output,
 };
@@ -325,7 +324,7 @@ pub(super) async fn list_tasks(arguments: &A2aListArguments) -> CommandResult {
         }
     };
     let tasks = arguments.agent.run_with_peer(listed).await?;
-    RowPrinter::with_heading(arguments.agent.json, TASK_COLUMNS)?;
+    output::print_table_heading(arguments.agent.json, TASK_COLUMNS)?;
     for task in tasks.iter().take(arguments.limit.into()) {
         output::print_raw(if arguments.agent.json {
             task.to_json()

@@ -6,10 +6,44 @@ use super::plan::{UpstreamSource, parse_agent_id};
 
 /// Id of a server whose command or URL has no name of it.
 const SERVER_ID_DEFAULT: &str = "server";
-/// Programs that run a package or script: their first argument that is neither an option nor one of [`SUBCOMMANDS`].
+/// Programs that run a package or script: their first argument that is neither an option, nor the value of one, nor one of
+/// [`SUBCOMMANDS`].
 const LAUNCHERS: [&str; 15] = [
     "bun", "bunx", "deno", "java", "node", "npm", "npx", "pipx", "pnpm", "pnpx", "python",
     "python3", "uv", "uvx", "yarn",
+];
+/// Options of launchers whose value is the next word. `-m` and `-jar` aren't: their value is the server.
+const OPTIONS_WITH_VALUE: [&str; 30] = [
+    "--cache",
+    "--call",
+    "--class-path",
+    "--config",
+    "--cwd",
+    "--default-index",
+    "--dir",
+    "--directory",
+    "--env-file",
+    "--extra",
+    "--filter",
+    "--from",
+    "--group",
+    "--import",
+    "--index",
+    "--index-url",
+    "--loader",
+    "--package",
+    "--prefix",
+    "--project",
+    "--python",
+    "--registry",
+    "--require",
+    "--spec",
+    "--with",
+    "--workspace",
+    "-c",
+    "-cp",
+    "-p",
+    "-r",
 ];
 /// Subcommands of launchers.
 const SUBCOMMANDS: [&str; 5] = ["dlx", "exec", "run", "tool", "x"];
@@ -38,7 +72,7 @@ const GENERIC_NAMES: [&str; 8] = [
 pub(super) fn server_id(server: &UpstreamSource) -> String {
     let name = match server {
         UpstreamSource::Example => None,
-        UpstreamSource::Command(words) => server_word(words).and_then(short_name),
+        UpstreamSource::Command(words) => server_word(words).and_then(word_name),
         UpstreamSource::Url(url) => host_name(url),
     };
     name.unwrap_or_else(|| SERVER_ID_DEFAULT.to_owned())
@@ -55,7 +89,21 @@ fn server_word(words: &[String]) -> Option<&str> {
         return Some(program);
     }
     let mut arguments = arguments.iter().map(String::as_str);
-    arguments.find(|word| !word.starts_with('-') && !SUBCOMMANDS.contains(word))
+    while let Some(word) = arguments.next() {
+        if OPTIONS_WITH_VALUE.contains(&word) {
+            arguments.next();
+        } else if !word.starts_with('-') && !SUBCOMMANDS.contains(&word) {
+            return Some(word);
+        }
+    }
+    None
+}
+
+/// Returns the name of a package, program or script, or else the scope of an npm package: `playwright` for
+/// `@playwright/mcp`.
+fn word_name(word: &str) -> Option<String> {
+    let scope = word.strip_prefix('@').and_then(|rest| rest.split_once('/'));
+    short_name(word).or_else(|| short_name(scope?.0))
 }
 
 /// Returns the name in the domain of a URL: its first part that isn't generic, without the last part.
@@ -69,8 +117,8 @@ fn host_name(url: &str) -> Option<String> {
     named.find_map(short_name)
 }
 
-/// Returns the last part of a path or package without its version, ending and the words for a server. `None` if no id is
-/// left.
+/// Returns the last part of a path or package without its version, ending and the words for a server. `None` if no id with
+/// a letter is left, or a generic one.
 fn short_name(word: &str) -> Option<String> {
     let name = word.rsplit('/').find(|part| !part.is_empty())?;
     let name = name.split('@').next().unwrap_or(name);
@@ -88,7 +136,8 @@ fn short_name(word: &str) -> Option<String> {
         .find_map(|suffix| rest.strip_suffix(*suffix))
         .unwrap_or(rest);
     let id = parse_agent_id(id).ok()?;
-    (!GENERIC_NAMES.contains(&&*id)).then_some(id)
+    let is_name = id.contains(|c: char| c.is_ascii_alphabetic()) && !GENERIC_NAMES.contains(&&*id);
+    is_name.then_some(id)
 }
 
 #[cfg(test)]
@@ -111,9 +160,23 @@ mod tests {
             ("uvx mcp-server-git --repository x", "git"),
             ("python3 -m mcp_server_fetch", "fetch"),
             (
-                "uvx --from git+https://host.example/a/serena serena",
+                "uvx --from git+https://host.example/a/b serena-server",
                 "serena",
             ),
+            ("uvx --python 3.12 -p 3.12 mcp-server-time", "time"),
+            (
+                "uv --directory /opt/x run --with httpx weather.py",
+                "weather",
+            ),
+            ("npx -y -p @scope/package search", "search"),
+            ("npx --registry https://host.example @a/b-mcp", "b"),
+            ("npx -y @playwright/mcp@latest", "playwright"),
+            ("npx @sentry/mcp-server", "sentry"),
+            ("npx @1/mcp", "server"),
+            ("npx -c 'mcp-server'", "server"),
+            ("node --require x --inspect ./search.js", "search"),
+            ("java -cp lib -jar notes.jar", "notes"),
+            ("node 3.12", "server"),
             ("/usr/bin/node /opt/weather/dist/index.js", "server"),
             ("node ./weather_server.mjs", "weather"),
             ("/opt/bin/github-mcp-server stdio", "github"),

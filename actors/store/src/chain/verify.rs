@@ -70,17 +70,22 @@ pub enum AuditFault {
         key_id: String,
     },
     /// The chain differs from a checkpoint in the anchor file: it was rewritten, including its
-    /// checkpoints.
-    #[error("entry {number}: it differs from the checkpoint in the anchor file")]
+    /// checkpoints, or an older store was restored and continued, and hasn't signed this entry again.
+    #[error(
+        "entry {number}: it differs from the checkpoint in the anchor file: either an older store was restored and \
+         continued, or the chain was rewritten; if no restore is known, treat it as the latter. After a restore, keep the \
+         store that was replaced, and put the anchor file from the time of the backup in place of this one"
+    )]
     NotAnchored {
         /// Number of the entry that the anchor's checkpoint covers.
         number: u64,
     },
-    /// The anchor file has two checkpoints of one entry with different hashes: the chain was signed
-    /// twice from there on, as after the restore of an older store beside a newer anchor.
+    /// The anchor file has two signed checkpoints of one entry with different hashes: an older store was
+    /// restored beside a newer anchor and continued, or the chain was rewritten with the key.
     #[error(
-        "entry {number}: the anchor file has two checkpoints of it, {} and {}: an older store was restored and \
-         continued. Keep the store that it replaced, and put the anchor file from the time of the backup in place of this one",
+        "entry {number}: the anchor file has two checkpoints of it, {} and {}: either an older store was restored and \
+         continued, or the chain was rewritten with the key; if no restore is known, treat it as the latter. After a \
+         restore, keep the store that was replaced, and put the anchor file from the time of the backup in place of this one",
         .anchors[0], .anchors[1]
     )]
     Forked {
@@ -346,8 +351,9 @@ impl<'a> ChainVerifier<'a> {
         self.report.fault = fault;
     }
 
-    /// Compares the last verified entry with the anchor. A fork is also reported if its entry was
-    /// removed after its retention.
+    /// Compares the last verified entry with the anchor. If the anchor has two histories, an entry that
+    /// both signed is a fork, and one that only the other signed isn't anchored. A fork is also reported
+    /// if its entry was removed after its retention.
     fn check_anchor(&mut self) {
         if self.report.fault.is_some() {
             return;

@@ -298,6 +298,46 @@ fn forks_of_the_anchor_are_found() {
     assert_eq!(forked(&kept).0, 6);
 }
 
+/// Goal: a restored store that has continued is reported, with a remedy, also if both histories signed different entries.
+/// Method: continue a copy of the first three with other entries, signed at 5 and 8; the anchor has both histories, 6 and 9
+/// being those of the other one; end the copy before 9, and before 6.
+#[test]
+fn histories_without_a_common_number_differ() {
+    let mut kept = Kept::good();
+    for row in &mut kept.rows[3..] {
+        row.line = row.line.replace("\"run\":\"r\"", "\"run\":\"s\"");
+    }
+    kept.rehash(4);
+    kept.checkpoints.retain(|number, _| *number == 3);
+    for number in [5, 8] {
+        let hash: ChainHash = kept.rows[number - 1].hash.as_slice().try_into().unwrap();
+        let number = number as u64;
+        let checkpoint = Checkpoint::sign("c", number, &hash, 9_000, &kept.key);
+        kept.anchor += &format!("{}\n", checkpoint.anchor_line());
+        kept.checkpoints.insert(number, checkpoint);
+    }
+    for last in [10, 8] {
+        kept.rows.truncate(last);
+        kept.counted = last as u64;
+        assert_eq!(kept.fault(), Some(AuditFault::NotAnchored { number: 6 }));
+    }
+    let told = kept.report(4).to_string();
+    assert!(
+        told.contains("if no restore is known")
+            && told.contains("anchor file from the time of the backup"),
+        "{told}"
+    );
+
+    kept.rows.truncate(5);
+    kept.checkpoints.remove(&8);
+    kept.counted = 5;
+    let truncated = AuditFault::Truncated {
+        last: 5,
+        expected: 9,
+    };
+    assert_eq!(kept.fault(), Some(truncated));
+}
+
 /// Goal: missing entries are detected. Method: remove the first, one in the middle, the last with
 /// and without the counters; all; the beginning up to a checkpoint, and past one.
 #[test]
