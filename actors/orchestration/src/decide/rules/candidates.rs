@@ -24,6 +24,16 @@ const TAG_OF_SEVERAL: f32 = 0.45;
 const PROSE: f32 = 0.4;
 /// Factor for the evidence of a generic word that fits any candidate.
 const COMMON: f32 = 0.3;
+/// Factor for the evidence of a request word that only shares a concept with a word of the
+/// candidate.
+const CONCEPT: f32 = 0.6;
+/// Factor for the evidence of an everyday word that only shares a concept.
+const EVERYDAY: f32 = 0.5;
+/// Minimum similarity of a request word to a word of a candidate's texts, 0 to 1, at which it is
+/// taken for that word misspelt or inflected.
+const SIMILAR_FROM: f32 = 0.65;
+/// Minimum letters of a request word that is compared by similarity.
+const SIMILAR_LETTERS_MIN: usize = 5;
 /// Evidence of a request word that alone identifies a subject of the candidate.
 const STRONG: f32 = 1.0;
 /// Evidence of a request word that only hints at a subject of the candidate.
@@ -59,9 +69,22 @@ pub(super) struct Candidate {
     pub(super) name: String,
     pub(super) is_agent: bool,
     pub(super) is_up: bool,
-    /// Evidence that a request word gives for this candidate, by the word's English stem.
-    words: HashMap<String, f32>,
+    /// Evidence that a request word gives for this candidate, by the word's stems and concepts.
+    words: HashMap<WordKey, f32>,
+    /// Evidence of each word of the candidate's texts, for misspelt and inflected request words.
+    spelling: BTreeMap<String, f32>,
     subjects: BTreeSet<usize>,
+}
+
+/// Key by which a request word is compared with the words of a candidate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum WordKey {
+    /// English stem.
+    English(String),
+    /// Portuguese stem.
+    Portuguese(String),
+    /// Index of a concept of the lexicon.
+    Concept(usize),
 }
 
 /// Candidate with its evidence.
@@ -149,6 +172,11 @@ impl Candidates {
 
     fn add(&mut self, id: &str, name: &str, is_agent: bool, is_up: bool, said: &[SourceTexts<'_>]) {
         let (mut words, mut subjects) = (HashMap::new(), BTreeSet::new());
+        let mut spelling: BTreeMap<String, f32> = BTreeMap::new();
+        let mut raise = |key: WordKey, weight: f32| {
+            let kept: &mut f32 = words.entry(key).or_default();
+            *kept = kept.max(weight);
+        };
         let mut letters: BTreeMap<String, f32> = BTreeMap::new();
         for SourceTexts {
             name,
@@ -173,9 +201,14 @@ impl Candidates {
                 .chain(prose);
             for (text, weight) in texts {
                 let tokens = tokenize(&normalize(text), |_| None);
+                for hit in lexicon().concepts.find(&tokens, false) {
+                    raise(WordKey::Concept(hit.value), weight * CONCEPT);
+                }
                 for (token, is_common) in content_words(&tokens) {
                     let weight = if is_common { weight * COMMON } else { weight };
-                    let kept: &mut f32 = words.entry(token.english.clone()).or_default();
+                    raise(WordKey::English(token.english.clone()), weight);
+                    raise(WordKey::Portuguese(token.portuguese.clone()), weight);
+                    let kept = spelling.entry(token.folded.clone()).or_default();
                     *kept = kept.max(weight);
                     letter_grams(&token.folded)
                         .for_each(|gram| *letters.entry(gram).or_default() += 1.0);
@@ -208,6 +241,7 @@ impl Candidates {
             is_agent,
             is_up,
             words,
+            spelling,
             subjects,
         });
     }
@@ -220,7 +254,7 @@ impl Candidates {
             .filter(|candidate| !candidate.words.is_empty())
             .count()
             .max(2);
-        let mut count: HashMap<String, usize> = HashMap::new();
+        let mut count: HashMap<WordKey, usize> = HashMap::new();
         for word in self.all.iter().flat_map(|candidate| candidate.words.keys()) {
             *count.entry(word.clone()).or_default() += 1;
         }
@@ -261,6 +295,10 @@ impl Candidates {
         let is_words = self.all.iter().any(|other| other.id == TOOL_LLM)
             && of_tool(TOOL_LLM).is_some_and(|evidence| evidence >= WORDS_FROM);
         let alike = self.gram_similarity(reading, span);
+        let is_said = |token: &Token| {
+            let said = |candidate: &Candidate| candidate.own_evidence(token, reading.english) > 0.0;
+            self.all.iter().any(said)
+        };
         let evidence = |(at, candidate): (usize, &Candidate)| {
             if let Some(evidence) = of_tool(&candidate.id).filter(|_| !candidate.is_agent) {
                 let is_sure = evidence >= SURE_FROM && candidate.id != TOOL_LLM;
@@ -276,7 +314,7 @@ impl Candidates {
             } else {
                 1.0
             };
-            share * (candidate.word_evidence(reading, span) + ALIKE * alike[at]) + pattern
+            share * (candidate.word_evidence(reading, span, &is_said) + ALIKE * alike[at]) + pattern
         };
         let ranked = self.all.iter().enumerate().map(|each| Ranked {
             candidate: each.1,
@@ -397,7 +435,8 @@ const EMPTY_SETS: [WordSet; 3] = [WordSet::Stop, WordSet::TimeWord, WordSet::Lan
 /// Returns the content words of a text. The flag is `true` for a generic word that fits any
 /// candidate.
 fn content_words(tokens: &[Token]) -> impl Iterator<Item = (&Token, bool)> {
-    const WITH_EVERYTHING: [WordSet; 8] = [
+    const WITH_EVERYTHING: [WordSet; 9] = [
+        WordSet::Thinking,
         WordSet::VagueVerb,
         WordSet::Generic,
         WordSet::Compose,
@@ -438,30 +477,97 @@ fn letter_grams(word: &str) -> impl Iterator<Item = String> + use<> {
 
 impl Candidate {
     /// Sums the evidence that the words of a request part give for this candidate, by its own texts
-    /// and by its subjects. Each word counts once.
-    fn word_evidence(&self, reading: &RequestReading, span: &Range<usize>) -> f32 {
+    /// and by its subjects. Each word and each concept counts once. `is_said` tells whether any
+    /// candidate has a word.
+    fn word_evidence(
+        &self,
+        reading: &RequestReading,
+        span: &Range<usize>,
+        is_said: &dyn Fn(&Token) -> bool,
+    ) -> f32 {
         let mut counted = HashSet::new();
         let mut sum = 0.0;
         for at in span.clone().filter(|at| reading.tokens[*at].is_word()) {
-            let stem = &reading.tokens[at].english;
-            let own = self
-                .words
-                .get(stem)
-                .filter(|_| !reading.is_in_set(at, WordSet::Stop))
-                .copied()
-                .unwrap_or(0.0);
-            let hits = reading
+            let token = &reading.tokens[at];
+            let english = WordKey::English(token.english.clone());
+            let own = match reading.is_in_set(at, WordSet::Stop) {
+                true => 0.0,
+                false if is_said(token) => self.own_evidence(token, reading.english),
+                false => self.similar_evidence(token),
+            };
+            let of_subject = reading
                 .subjects
                 .iter()
-                .filter(|hit| hit.at == at && self.subjects.contains(&hit.value.subject));
-            let of_subject = hits
+                .filter(|hit| hit.at == at && self.subjects.contains(&hit.value.subject))
                 .map(|hit| if hit.value.is_strong { STRONG } else { HINT })
                 .fold(0.0, f32::max);
-            let evidence = own.max(of_subject);
-            if evidence > 0.0 && counted.insert(stem) {
+            let of_concept = reading
+                .concepts
+                .iter()
+                .filter(|hit| hit.at == at)
+                .filter_map(|hit| {
+                    let key = WordKey::Concept(hit.value);
+                    let share = if is_everyday(reading, at) { EVERYDAY } else { 1.0 };
+                    Some((share * self.words.get(&key)?, key))
+                })
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            let known = own.max(of_subject);
+            let (evidence, key) = match of_concept {
+                Some((evidence, key)) if evidence > known => (evidence, key),
+                _ => (known, english),
+            };
+            if evidence > 0.0 && counted.insert(key) {
                 sum += evidence;
             }
         }
         sum
     }
+
+    /// Returns the evidence of a word that is in the candidate's texts, by its stems.
+    fn own_evidence(&self, token: &Token, is_english: bool) -> f32 {
+        let of = |key: WordKey| self.words.get(&key).copied().unwrap_or(0.0);
+        let english = of(WordKey::English(token.english.clone()));
+        if is_english {
+            return english;
+        }
+        english.max(of(WordKey::Portuguese(token.portuguese.clone())))
+    }
+
+    /// Returns the evidence of a word that is similar to one of the candidate's texts.
+    fn similar_evidence(&self, token: &Token) -> f32 {
+        if token.folded.chars().count() < SIMILAR_LETTERS_MIN {
+            return 0.0;
+        }
+        self.spelling
+            .iter()
+            .map(|(word, weight)| (similarity(&token.folded, word), weight))
+            .filter(|(similarity, _)| *similarity >= SIMILAR_FROM)
+            .map(|(similarity, weight)| similarity * weight)
+            .fold(0.0, f32::max)
+    }
+}
+
+/// Whether a word is common in requests about anything.
+fn is_everyday(reading: &RequestReading, at: usize) -> bool {
+    const EVERYDAY: [WordSet; 6] = [
+        WordSet::Common,
+        WordSet::VagueVerb,
+        WordSet::Generic,
+        WordSet::Context,
+        WordSet::Thinking,
+        WordSet::TimeWord,
+    ];
+    EVERYDAY.iter().any(|set| reading.is_in_set(at, *set))
+}
+
+/// Returns the similarity of two words, 0 to 1: of their pairs of letters, or of their beginnings.
+/// Words with another first letter aren't similar.
+fn similarity(a: &str, b: &str) -> f32 {
+    let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    if common == 0 || b.chars().count() < SIMILAR_LETTERS_MIN {
+        return 0.0;
+    }
+    let longest = a.chars().count().max(b.chars().count());
+    let pairs = strsim::sorensen_dice(a, b) as f32;
+    pairs.max(common as f32 / longest as f32)
 }

@@ -8,13 +8,18 @@ use callboard_message::text::is_one_of;
 
 use super::candidates::{Candidates, Ranked};
 use super::lexicon::WordSet;
+use super::matcher::Hit;
 use super::reading::RequestReading;
 use super::tokens::TokenKind;
 use crate::decide::limits::QUESTION_CHARS_MAX;
 use crate::decide::{TOOL_LLM, Turn};
 
 /// Minimum evidence for an agent at which a request is clear.
-const CLEAR_AGENT: f32 = 0.9;
+const CLEAR_AGENT: f32 = 0.5;
+/// The same of a request with a pronoun that stands for nothing in it.
+const CLEAR_AGENT_DANGLING: f32 = 0.8;
+/// Evidence that is needed more for each word of the request: long requests have words of everybody.
+const CLEAR_AGENT_PER_WORD: f32 = 0.01;
 /// Minimum evidence for a built-in tool at which a request is clear.
 const CLEAR_TOOL: f32 = 0.6;
 /// Minimum evidence for [`TOOL_LLM`] at which a request is clear.
@@ -78,10 +83,17 @@ pub(super) fn vagueness(
     {
         return (0.9, Some(MissingDetail::Text));
     }
+    let words = all
+        .clone()
+        .filter(|at| reading.tokens[*at].is_word())
+        .count();
+    let points = has_dangling_pronoun(reading, all);
+    let clear_agent = if points { CLEAR_AGENT_DANGLING } else { CLEAR_AGENT };
     let mass = content_weight(reading, all, 1.0);
     let ranked = candidates.rank(reading, all);
     let is_clear = |best: &Ranked<'_>| match best.candidate.is_agent {
-        true => best.evidence >= CLEAR_AGENT,
+        // Exact in `f32`: there are at most `TOKENS_MAX` words.
+        true => best.evidence >= clear_agent + CLEAR_AGENT_PER_WORD * words as f32,
         false if best.candidate.id == TOOL_LLM => best.evidence >= CLEAR_WORDS && mass >= 1.0,
         false => best.evidence >= CLEAR_TOOL,
     };
@@ -97,20 +109,36 @@ pub(super) fn vagueness(
         let after_sign = at == 0 || reading.tokens[at - 1].kind == TokenKind::Sign;
         !after_sign && reading.is_name(at)
     };
-    let points = all
-        .clone()
-        .any(|at| has(at, &[WordSet::Pronoun, WordSet::Deictic]));
-    let words = all
-        .clone()
-        .filter(|at| reading.tokens[*at].is_word())
-        .count();
     let is_little = (points || reading.begins_with(WordSet::VagueVerb, all)) && says < SAYS_LITTLE;
-    // Exact in `f32`: there are at most `TOKENS_MAX` words.
     let is_thin = points && says < words as f32 * SAYING_SHARE_MIN;
     match (is_little || is_thin) && !all.clone().any(is_named) {
         true => (0.85, Some(MissingDetail::Referent)),
         false => (0.2, None),
     }
+}
+
+/// Whether a pronoun of the request has nothing before it that it may stand for: an indefinite
+/// article with a word of content.
+fn has_dangling_pronoun(reading: &RequestReading, span: &Range<usize>) -> bool {
+    const ARTICLES: &str = "a an um uma some algum alguma another outro outra";
+    const NOUN_WITHIN: usize = 3;
+    let points = |at: usize| {
+        reading.is_in_set(at, WordSet::Pronoun) || reading.is_in_set(at, WordSet::Deictic)
+    };
+    // "how much is it" is a phrase of a concept.
+    let in_phrase = |at: usize| {
+        let covers = |hit: &Hit<usize>| hit.len > 1 && (hit.at..hit.at + hit.len).contains(&at);
+        reading.concepts.iter().any(covers)
+    };
+    let introduces = |at: usize| {
+        let next = at + 1..(at + 1 + NOUN_WITHIN).min(span.end);
+        is_one_of(&reading.tokens[at].folded, ARTICLES)
+            && next.into_iter().any(|at| weight(reading, at) >= 1.0)
+    };
+    let mut pronouns = span.clone().filter(|at| points(*at) && !in_phrase(*at));
+    pronouns
+        .next()
+        .is_some_and(|first| !(span.start..first).any(introduces))
 }
 
 /// Whether one of the user's last two turns has content that a new request can refer to.

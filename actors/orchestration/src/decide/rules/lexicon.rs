@@ -69,6 +69,7 @@ pub(super) enum WordSet {
     Going,
     Into,
     Change,
+    InHouse,
     AnAddress,
     CodeWord,
     ANumber,
@@ -109,6 +110,9 @@ pub(super) struct Lexicon {
     pub(super) anchors: Matcher<usize>,
     pub(super) words: Matcher<SubjectWord>,
     pub(super) sets: Matcher<WordSet>,
+    /// Words of a concept in both languages, such as price and cost; the value is the concept's
+    /// index.
+    pub(super) concepts: Matcher<usize>,
     emoji: HashMap<char, String>,
     /// Known single words by first letter, for spelling correction. Words of subjects come first.
     spelling: HashMap<char, Vec<String>>,
@@ -122,6 +126,7 @@ pub(super) struct Lexicon {
 #[serde(deny_unknown_fields)]
 struct LexiconFile {
     subjects: BTreeMap<String, Subject>,
+    concepts: BTreeMap<String, String>,
     tools: HashMap<String, Vec<String>>,
     sets: BTreeMap<WordSet, String>,
     emoji: BTreeMap<String, String>,
@@ -201,6 +206,10 @@ impl Lexicon {
         }
         for (set, list) in &file.sets {
             lexicon.sets.add(list, *set);
+            lexicon.index_spelling(list);
+        }
+        for (concept, list) in file.concepts.values().enumerate() {
+            lexicon.concepts.add(list, concept);
             lexicon.index_spelling(list);
         }
         for (name, texts) in &file.tools {

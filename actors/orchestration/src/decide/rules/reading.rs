@@ -20,6 +20,8 @@ pub(super) struct RequestReading {
     pub(super) hits: Vec<Hit<WordSet>>,
     /// Matches of subject words in `tokens`.
     pub(super) subjects: Vec<Hit<SubjectWord>>,
+    /// Matches of concept words in `tokens`.
+    pub(super) concepts: Vec<Hit<usize>>,
     /// Word sets of each token, as a bit mask ([`WordSet::bit`]).
     bits: Vec<u64>,
     /// Text that the request asks to work on: quoted, after a colon, or pasted below the
@@ -92,6 +94,7 @@ impl RequestReading {
         let mut subjects = lexicon.words.find(&tokens, english);
         // "sobre" shares its stem with "sobras" but has no content.
         subjects.retain(|hit| hit.len > 1 || bits[hit.at] & WordSet::Stop.bit() == 0);
+        let concepts = lexicon.concepts.find(&tokens, english);
         let content = shown;
         let wish = 0..tokens.len();
         let read = Self {
@@ -99,6 +102,7 @@ impl RequestReading {
             tokens,
             hits,
             subjects,
+            concepts,
             bits,
             content,
             has_code,
@@ -377,6 +381,7 @@ fn correct_misspellings(tokens: &mut [Token], is_english: bool) {
         refusal::is_refusal_word(token)
             || !lexicon.sets.find(one, is_english).is_empty()
             || lexicon.words.begins_with(token)
+            || lexicon.concepts.begins_with(token)
     };
     let unknown = tokens
         .iter_mut()

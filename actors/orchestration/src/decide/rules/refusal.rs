@@ -156,6 +156,19 @@ impl RefusalRules {
         })
     }
 
+    /// Returns a match of the set [`START`] before the first word of each sentence.
+    fn sentence_starts(&self, tokens: &[Token]) -> Vec<Hit<usize>> {
+        let Some(value) = self.names.iter().position(|name| name == START) else {
+            return Vec::new();
+        };
+        let is_end = |token: &Token| SENTENCE_ENDS.iter().any(|sign| token.is_sign(sign));
+        let starts = |at: &usize| {
+            tokens[*at].is_word() && at.checked_sub(1).is_none_or(|before| is_end(&tokens[before]))
+        };
+        let len = 0;
+        (0..tokens.len()).filter(starts).map(|at| Hit { at, len, value }).collect()
+    }
+
     /// Sums the weights of the matching words, whatever their order.
     fn sum(&self, hits: &[Hit<usize>]) -> f32 {
         let is_of = |hit: &Hit<usize>, sets: &str| {
@@ -185,6 +198,10 @@ impl RefusalRules {
     }
 }
 
+/// Name of the word set that stands for the beginning of a sentence.
+const START: &str = "start";
+/// Signs that end a sentence.
+const SENTENCE_ENDS: [&str; 6] = [".", "?", "!", ":", ";", "\n"];
 /// Name of the class of requests about self-harm.
 const SELF_HARM: &str = "self_harm";
 
@@ -196,7 +213,8 @@ pub(super) fn refusal_in_tokens(
     is_portuguese: bool,
 ) -> Option<Refusal> {
     let rules = rules()?;
-    let hits = rules.words.find(tokens, is_english);
+    let mut hits = rules.words.find(tokens, is_english);
+    hits.extend(rules.sentence_starts(tokens));
     let scores = rules
         .classes
         .iter()
