@@ -39,7 +39,7 @@ const STRONG: f32 = 1.0;
 /// Evidence of a request word that only hints at a subject of the candidate.
 const HINT: f32 = 0.45;
 /// Factor for the letter-gram similarity when it is added to a candidate's evidence.
-const ALIKE: f32 = 2.0;
+const ALIKE: f32 = 1.5;
 /// Bonus for a built-in tool with evidence of at least [`SURE_FROM`], because its patterns match
 /// nothing else.
 const SURE: f32 = 1.0;
@@ -507,7 +507,11 @@ impl Candidate {
                 .filter(|hit| hit.at == at)
                 .filter_map(|hit| {
                     let key = WordKey::Concept(hit.value);
-                    let share = if is_everyday(reading, at) { EVERYDAY } else { 1.0 };
+                    let share = if is_everyday(reading, at) {
+                        EVERYDAY
+                    } else {
+                        1.0
+                    };
                     Some((share * self.words.get(&key)?, key))
                 })
                 .max_by(|a, b| a.0.total_cmp(&b.0));
@@ -549,7 +553,7 @@ impl Candidate {
 
 /// Whether a word is common in requests about anything.
 fn is_everyday(reading: &RequestReading, at: usize) -> bool {
-    const EVERYDAY: [WordSet; 6] = [
+    const EVERYDAY_SETS: [WordSet; 6] = [
         WordSet::Common,
         WordSet::VagueVerb,
         WordSet::Generic,
@@ -557,7 +561,7 @@ fn is_everyday(reading: &RequestReading, at: usize) -> bool {
         WordSet::Thinking,
         WordSet::TimeWord,
     ];
-    EVERYDAY.iter().any(|set| reading.is_in_set(at, *set))
+    EVERYDAY_SETS.iter().any(|set| reading.is_in_set(at, *set))
 }
 
 /// Returns the similarity of two words, 0 to 1: of their pairs of letters, or of their beginnings.

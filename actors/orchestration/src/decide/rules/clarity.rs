@@ -19,7 +19,7 @@ const CLEAR_AGENT: f32 = 0.5;
 /// The same of a request with a pronoun that stands for nothing in it.
 const CLEAR_AGENT_DANGLING: f32 = 0.8;
 /// Evidence that is needed more for each word of the request: long requests have words of everybody.
-const CLEAR_AGENT_PER_WORD: f32 = 0.01;
+const CLEAR_AGENT_PER_WORD: f32 = 0.02;
 /// Minimum evidence for a built-in tool at which a request is clear.
 const CLEAR_TOOL: f32 = 0.6;
 /// Minimum evidence for [`TOOL_LLM`] at which a request is clear.
@@ -88,7 +88,11 @@ pub(super) fn vagueness(
         .filter(|at| reading.tokens[*at].is_word())
         .count();
     let points = has_dangling_pronoun(reading, all);
-    let clear_agent = if points { CLEAR_AGENT_DANGLING } else { CLEAR_AGENT };
+    let clear_agent = if points {
+        CLEAR_AGENT_DANGLING
+    } else {
+        CLEAR_AGENT
+    };
     let mass = content_weight(reading, all, 1.0);
     let ranked = candidates.rank(reading, all);
     let is_clear = |best: &Ranked<'_>| match best.candidate.is_agent {

@@ -46,6 +46,18 @@ impl<T: Copy + PartialEq> Pattern<T> {
         Ok(pattern)
     }
 
+    /// Returns the first token and the number of tokens of each match of the pattern's pairs.
+    pub(super) fn pair_hits(&self, hits: &[Hit<T>]) -> Vec<(usize, usize)> {
+        let of = |set: T| hits.iter().filter(move |hit| hit.value == set);
+        let both = |(first, second): (T, T)| {
+            of(first).filter_map(move |a| {
+                let next = of(second).find(|b| follows(a, b))?;
+                Some((a.at, next.at + next.len - a.at))
+            })
+        };
+        self.pairs.iter().copied().flat_map(both).collect()
+    }
+
     /// Whether the hits contain all sets and pairs of the pattern near one another, and none of its
     /// exclusions.
     fn is_in(&self, hits: &[Hit<T>]) -> bool {
@@ -53,8 +65,6 @@ impl<T: Copy + PartialEq> Pattern<T> {
         if self.none.iter().any(|set| of(*set).next().is_some()) {
             return false;
         }
-        let follows =
-            |a: &Hit<T>, b: &Hit<T>| (a.at + a.len..a.at + a.len + PAIR_WINDOW).contains(&b.at);
         if !self
             .pairs
             .iter()
@@ -73,6 +83,11 @@ impl<T: Copy + PartialEq> Pattern<T> {
             can_match_sets(&others, &near, &mut vec![*lead])
         })
     }
+}
+
+/// Whether the second match begins at most [`PAIR_WINDOW`] tokens after the first.
+fn follows<T>(a: &Hit<T>, b: &Hit<T>) -> bool {
+    (a.at + a.len..a.at + a.len + PAIR_WINDOW).contains(&b.at)
 }
 
 /// Returns the score of the best matching pattern; 0 if none matches.

@@ -12,7 +12,7 @@ use crate::decide::{StepDefinition, StepMetadata};
 use crate::tool_name::EXECUTE_COMMAND;
 
 /// Minimum evidence at which a clause is assigned to a tool or agent.
-const CLAUSE_FROM: f32 = 0.8;
+const CLAUSE_FROM: f32 = 0.7;
 /// Share of the best candidate's evidence. If the previous part's target has at least this share,
 /// the clause is joined to that part.
 const STAYS_FROM: f32 = 0.8;

@@ -28,6 +28,7 @@ pub(super) struct Refusal {
 #[serde(deny_unknown_fields)]
 struct RefusalsFile {
     sets: BTreeMap<String, String>,
+    pairs: BTreeMap<String, String>,
     class: Vec<RefusalClass<String>>,
     sum: WeightedWords,
 }
@@ -82,6 +83,8 @@ struct RefusalRules {
     /// Names of the word sets, by index.
     names: Vec<String>,
     words: Matcher<usize>,
+    /// Sets that a pattern stands for as well.
+    pairs: Vec<(usize, Pattern<usize>)>,
     classes: Vec<RefusalClass<Pattern<usize>>>,
     objects: Matcher<(usize, usize)>,
     sum: WeightedWords,
@@ -125,6 +128,11 @@ impl RefusalRules {
         {
             return Err(format!("no set is called {name}"));
         }
+        let pair = |(name, text): (&String, &String)| {
+            let set = place(name).ok_or_else(|| format!("no set is called {name}"))?;
+            Ok::<_, String>((set, Pattern::parse(&format!("1 {text}"), place)?))
+        };
+        let pairs = file.pairs.iter().map(pair).collect::<Result<_, _>>()?;
         let mut classes = Vec::new();
         for RefusalClass {
             name,
@@ -150,6 +158,7 @@ impl RefusalRules {
         Ok(Self {
             names,
             words,
+            pairs,
             classes,
             objects,
             sum: file.sum,
@@ -163,10 +172,16 @@ impl RefusalRules {
         };
         let is_end = |token: &Token| SENTENCE_ENDS.iter().any(|sign| token.is_sign(sign));
         let starts = |at: &usize| {
-            tokens[*at].is_word() && at.checked_sub(1).is_none_or(|before| is_end(&tokens[before]))
+            tokens[*at].is_word()
+                && at
+                    .checked_sub(1)
+                    .is_none_or(|before| is_end(&tokens[before]))
         };
         let len = 0;
-        (0..tokens.len()).filter(starts).map(|at| Hit { at, len, value }).collect()
+        (0..tokens.len())
+            .filter(starts)
+            .map(|at| Hit { at, len, value })
+            .collect()
     }
 
     /// Sums the weights of the matching words, whatever their order.
@@ -215,6 +230,14 @@ pub(super) fn refusal_in_tokens(
     let rules = rules()?;
     let mut hits = rules.words.find(tokens, is_english);
     hits.extend(rules.sentence_starts(tokens));
+    for (value, pattern) in &rules.pairs {
+        let found = pattern.pair_hits(&hits);
+        hits.extend(found.into_iter().map(|(at, len)| Hit {
+            at,
+            len,
+            value: *value,
+        }));
+    }
     let scores = rules
         .classes
         .iter()

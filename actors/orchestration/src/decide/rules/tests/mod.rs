@@ -6,6 +6,7 @@ mod parts;
 mod refusals;
 mod routes;
 mod safety;
+
 mod worlds;
 
 use std::sync::Arc;
