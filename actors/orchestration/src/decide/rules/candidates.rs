@@ -39,7 +39,7 @@ const STRONG: f32 = 1.0;
 /// Evidence of a request word that only hints at a subject of the candidate.
 const HINT: f32 = 0.45;
 /// Factor for the letter-gram similarity when it is added to a candidate's evidence.
-const ALIKE: f32 = 1.5;
+const ALIKE: f32 = 2.0;
 /// Bonus for a built-in tool with evidence of at least [`SURE_FROM`], because its patterns match
 /// nothing else.
 const SURE: f32 = 1.0;
@@ -553,8 +553,7 @@ impl Candidate {
 
 /// Whether a word is common in requests about anything.
 fn is_everyday(reading: &RequestReading, at: usize) -> bool {
-    const EVERYDAY_SETS: [WordSet; 6] = [
-        WordSet::Common,
+    const EVERYDAY_SETS: [WordSet; 5] = [
         WordSet::VagueVerb,
         WordSet::Generic,
         WordSet::Context,

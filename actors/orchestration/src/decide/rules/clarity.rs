@@ -93,7 +93,7 @@ pub(super) fn vagueness(
     } else {
         CLEAR_AGENT
     };
-    let mass = content_weight(reading, all, 1.0);
+    let mass = content_weight(reading, all);
     let ranked = candidates.rank(reading, all);
     let is_clear = |best: &Ranked<'_>| match best.candidate.is_agent {
         // Exact in `f32`: there are at most `TOKENS_MAX` words.
@@ -105,16 +105,15 @@ pub(super) fn vagueness(
     if has_text || greets || ranked.iter().any(is_clear) {
         return (0.1, None);
     }
-    let says = content_weight(reading, all, COMMON);
-    if says < SAYS_NOTHING {
+    if mass < SAYS_NOTHING {
         return (0.95, Some(MissingDetail::Everything));
     }
     let is_named = |at: usize| {
         let after_sign = at == 0 || reading.tokens[at - 1].kind == TokenKind::Sign;
         !after_sign && reading.is_name(at)
     };
-    let is_little = (points || reading.begins_with(WordSet::VagueVerb, all)) && says < SAYS_LITTLE;
-    let is_thin = points && says < words as f32 * SAYING_SHARE_MIN;
+    let is_little = (points || reading.begins_with(WordSet::VagueVerb, all)) && mass < SAYS_LITTLE;
+    let is_thin = points && mass < words as f32 * SAYING_SHARE_MIN;
     match (is_little || is_thin) && !all.clone().any(is_named) {
         true => (0.85, Some(MissingDetail::Referent)),
         false => (0.2, None),
@@ -154,26 +153,16 @@ pub(super) fn continues_conversation(history: &[Turn]) -> bool {
         .take(2);
     newest
         .map(|turn| RequestReading::new(&turn.text))
-        .any(|before| {
-            before.has_content() || content_weight(&before, &before.full_span(), 1.0) >= 1.0
-        })
+        .any(|before| before.has_content() || content_weight(&before, &before.full_span()) >= 1.0)
 }
 
-/// Weight of an everyday word, where any other ordinary word weighs 1.
-const COMMON: f32 = 0.4;
-
-/// Returns the total weight of the content words in `span`. A repeated word counts once. `common`
-/// is the weight of an everyday word.
-pub(super) fn content_weight(reading: &RequestReading, span: &Range<usize>, common: f32) -> f32 {
+/// Returns the total weight of the content words in `span`. A repeated word counts once.
+pub(super) fn content_weight(reading: &RequestReading, span: &Range<usize>) -> f32 {
     let mut counted = HashSet::new();
     let new = span
         .clone()
         .filter(|at| counted.insert(&reading.tokens[*at].english));
-    new.map(|at| match weight(reading, at) {
-        full if full == 1.0 && reading.is_in_set(at, WordSet::Common) => common,
-        weight => weight,
-    })
-    .sum()
+    new.map(|at| weight(reading, at)).sum()
 }
 
 fn weight(reading: &RequestReading, at: usize) -> f32 {

@@ -137,7 +137,7 @@ fn rank_candidates<'a>(
         .is_some_and(|first| first.evidence >= CLEAR_FROM);
     if is_clear
         || reading.has_content()
-        || content_weight(reading, &reading.wish, 1.0) >= GOES_ON_BELOW
+        || content_weight(reading, &reading.wish) >= GOES_ON_BELOW
         || !continues_conversation(history)
     {
         return ranked;

@@ -77,8 +77,8 @@ pub(crate) fn decide_recovery(asked: &DecideRecovery) -> DeciderReply<Recovery> 
     }
 }
 
-/// Chooses the alternative agent whose id shares the most words with the task, else the answering
-/// tool.
+/// Chooses the alternative agent whose id shares the most words with the task. An agent without a
+/// shared word isn't known to fit: the answering tool is used instead.
 fn use_other_agent(asked: &DecideRecovery) -> Option<DeciderReply<Recovery>> {
     let failed = asked.action.target();
     let wanted = match &asked.action {
@@ -90,7 +90,8 @@ fn use_other_agent(asked: &DecideRecovery) -> Option<DeciderReply<Recovery>> {
             .filter(|word| words(&wanted).any(|w| w == *word))
             .count()
     };
-    let others = asked.agents.iter().filter(|id| **id != failed);
+    let fits = |id: &&String| **id != failed && shared(id) > 0;
+    let others = asked.agents.iter().filter(fits);
     // `max_by_key` returns the last maximum; the reversed order makes it the caller's first.
     let Some(which) = others.rev().max_by_key(|id| shared(id)) else {
         return use_llm(asked);

@@ -206,11 +206,15 @@ impl RequestReading {
             .nth(LONG_TEXT_WORDS_MIN - 1)
             .is_some()
             && !self.has_code;
+        let asks = span
+            .clone()
+            .any(|at| self.tokens[at].is_sign("?") || self.is_in_set(at, WordSet::Question));
         let wide = [
             (WordSet::AText, self.has_content()),
             (WordSet::ALongText, is_long),
             (WordSet::FewWords, span.len() <= FEW_TOKENS_MAX),
             (WordSet::AProgram, has_program),
+            (WordSet::Asks, asks),
         ];
         for at in span.clone() {
             let Some(token) = self.tokens.get(at) else {

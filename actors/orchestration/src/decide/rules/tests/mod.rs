@@ -6,7 +6,6 @@ mod parts;
 mod refusals;
 mod routes;
 mod safety;
-
 mod worlds;
 
 use std::sync::Arc;
