@@ -5,9 +5,14 @@ use serde_json::json;
 use crate::kit::Home;
 
 /// Share of each part that the rules have to get right, a little below what they do. The floors rise with them.
-const FLOORS: [(&str, f64); 2] = [("dev", 0.74), ("heldout", 0.80)];
+const FLOORS: [(&str, f64); 2] = [("dev", 0.75), ("heldout", 0.80)];
 /// The same of worlds whose fields no rule names, of both parts together.
-const FLOORS_ELSEWHERE: [(&str, f64); 2] = [("museum", 0.66), ("shipyard", 0.86)];
+const FLOORS_ELSEWHERE: [(&str, f64); 4] = [
+    ("bank", 0.90),
+    ("museum", 0.83),
+    ("shipyard", 0.92),
+    ("vineyard", 0.90),
+];
 
 /// Goal: the rules lose nothing of what they reached, and a program can read it. Method: `--json`.
 /// Rows: B-80.

@@ -137,6 +137,11 @@ fn failures_and_what_follows() {
         ..failed(class, attempts)
     };
     assert_eq!(next(&alone(AgentUnavailable, 1)), to("llm"));
+    let unfit = DecideRecovery {
+        agents: vec!["bookkeeping".into()],
+        ..failed(AgentUnavailable, 1)
+    };
+    assert_eq!(next(&unfit), to("llm"), "no word of its id fits");
     let bare = |class, attempts| DecideRecovery {
         tools: vec!["echo".into()],
         ..alone(class, attempts)

@@ -186,3 +186,36 @@ fn described_agents() {
         assert_eq!(route(request, &world), expect, "{request}");
     }
 }
+
+/// Goal: a word finds the agent that says it otherwise: by another word of its concept, in the
+/// other language, misspelt, or inflected. Method: rows.
+#[test]
+fn other_words_for_the_same() {
+    let world = world_of(vec![
+        agent(
+            "desk",
+            "Counter",
+            &[("Entry", "Sells what lets you in", &["ticket", "admission"])],
+        ),
+        agent(
+            "workshop",
+            "Bench",
+            &[("Mending", "Looks after tools", &["repair", "maintenance"])],
+        ),
+        agent(
+            "archive",
+            "Cellar",
+            &[("Papers", "Finds what was written", &["manuscript", "deed"])],
+        ),
+    ]);
+    for (request, expect) in [
+        ("two seats for Sunday", "desk"),
+        ("quero dois ingressos para domingo", "desk"),
+        ("the saw is broken", "workshop"),
+        ("a serra está com defeito", "workshop"),
+        ("show me the manuscrpt from Leiden", "archive"),
+        ("onde está o manuscrito de Leiden?", "archive"),
+    ] {
+        assert_eq!(route(request, &world), expect, "{request}");
+    }
+}
