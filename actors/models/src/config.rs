@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+use super::embedding::WordVectorsConfig;
 use super::wire::WireFormat;
 
 /// Model declaration: provider and limits. It never contains an API key, only the name of the
@@ -31,6 +32,8 @@ pub enum ModelConfig {
     Scripted(ScriptedConfig),
     /// Echo of the last message without a model.
     Echo(EchoConfig),
+    /// Embeddings by a table of word vectors. It writes no answers.
+    WordVectors(WordVectorsConfig),
 }
 
 /// Configuration of a model behind an HTTP API.
@@ -420,6 +423,15 @@ impl ProviderKind {
         }
     }
 
+    /// Returns the path of the embeddings below the base URL; `None` if the provider has none.
+    fn embeddings_path(self) -> Option<&'static str> {
+        match self {
+            Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible => Some("embeddings"),
+            Self::Ollama => Some("api/embed"),
+            Self::Anthropic => None,
+        }
+    }
+
     fn wire_format(self, api: OpenaiApi) -> Result<WireFormat, ModelError> {
         match (self, api) {
             (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, OpenaiApi::Responses) => {
@@ -453,7 +465,7 @@ impl ModelConfig {
             | Self::OpenaiCompatible(remote)
             | Self::Anthropic(remote)
             | Self::Ollama(remote) => remote.ca.as_deref(),
-            Self::Scripted(_) | Self::Echo(_) => None,
+            Self::Scripted(_) | Self::Echo(_) | Self::WordVectors(_) => None,
         }
     }
 
@@ -467,7 +479,22 @@ impl ModelConfig {
             | Self::Ollama(remote) => {
                 remote.ca = remote.ca.take().map(resolve);
             }
-            Self::Scripted(_) | Self::Echo(_) => {}
+            Self::Scripted(_) | Self::Echo(_) | Self::WordVectors(_) => {}
+        }
+    }
+
+    /// Returns the file of word vectors; `None` for another model.
+    pub fn vectors_file(&self) -> Option<&Path> {
+        match self {
+            Self::WordVectors(config) => Some(&config.path),
+            _ => None,
+        }
+    }
+
+    /// Makes a relative path of a file of word vectors relative to `folder`.
+    pub fn resolve_vectors(&mut self, folder: &Path) {
+        if let Self::WordVectors(config) = self {
+            config.path = folder.join(&config.path);
         }
     }
 
@@ -480,7 +507,7 @@ impl ModelConfig {
             Self::OpenaiCompatible(remote) => ProviderKind::OpenaiCompatible.key_variable(remote),
             Self::Anthropic(remote) => ProviderKind::Anthropic.key_variable(remote),
             Self::Ollama(remote) => ProviderKind::Ollama.key_variable(remote),
-            Self::Scripted(_) | Self::Echo(_) => None,
+            Self::Scripted(_) | Self::Echo(_) | Self::WordVectors(_) => None,
         }
     }
 }
@@ -488,6 +515,8 @@ impl ModelConfig {
 /// URL, headers and wire format of the requests to a provider.
 pub(super) struct ApiEndpoint {
     pub url: Url,
+    /// URL of the embeddings; `None` if the provider has none.
+    pub embeddings_url: Option<Url>,
     pub headers: HeaderMap,
     pub wire_format: WireFormat,
 }
@@ -499,7 +528,11 @@ impl ApiEndpoint {
         keys: KeyLookup<'_>,
     ) -> Result<Self, ModelError> {
         let wire = kind.wire_format(config.api)?;
-        let url = endpoint_url(kind, config, wire)?;
+        let url = endpoint_url(kind, config, wire.path())?;
+        let embeddings = kind.embeddings_path();
+        let embeddings_url = embeddings
+            .map(|path| endpoint_url(kind, config, path))
+            .transpose()?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
@@ -524,6 +557,7 @@ impl ApiEndpoint {
         }
         Ok(Self {
             url,
+            embeddings_url,
             headers,
             wire_format: wire,
         })
@@ -533,7 +567,7 @@ impl ApiEndpoint {
 fn endpoint_url(
     kind: ProviderKind,
     config: &RemoteModelConfig,
-    wire: WireFormat,
+    path: &str,
 ) -> Result<Url, ModelError> {
     if config.model.is_empty() {
         return Err(ModelError::InvalidSetting {
@@ -584,7 +618,7 @@ fn endpoint_url(
         segments
             .pop_if_empty()
             .extend(before)
-            .extend(wire.path().split('/'));
+            .extend(path.split('/'));
     }
     if let Some(version) = &config.api_version {
         url.query_pairs_mut().append_pair("api-version", version);
@@ -663,6 +697,15 @@ pub enum ModelError {
     /// The file of `ca` can't be used. Remedy: a PEM file with the certificates of authorities.
     #[error("failed to use `ca`, {path}: {why}", path = path.display())]
     Ca {
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason.
+        why: String,
+    },
+    /// The file of word vectors can't be used. Remedy: lines of a word and its numbers, or a JSON
+    /// object of words and lists of numbers.
+    #[error("failed to use `path`, {path}: {why}", path = path.display())]
+    WordVectors {
         /// Path of the file.
         path: PathBuf,
         /// Reason.

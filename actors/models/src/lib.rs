@@ -8,6 +8,7 @@
 //! Prompts, answers and keys never appear in logs, errors or `Debug` output.
 
 mod config;
+mod embedding;
 mod provider_client;
 mod provider_failure;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use config::{ApiEndpoint, KeyLookup, ProviderKind};
+use embedding::WordVectors;
 use provider_client::{AnswerStreamer, AttemptContext, ProviderClient};
 use provider_failure::ProviderFailure;
 use request::{AnswerDraft, ModelPreferences, ModelRequest, StopReason, TokenCounts};
@@ -46,6 +48,10 @@ pub use config::{
     EchoConfig, ModelConfig, ModelError, ModelLimits, ModelPoolConfig, ModelRetries, ModelScores,
     ModelTimeouts, OpenaiApi, RemoteModelConfig, ScriptedAnswer, ScriptedConfig, ScriptedTool,
     ScriptedUsage, TokenPrices,
+};
+pub use embedding::{
+    EMBED_BATCH_MAX, EMBED_TEXT_BYTES_MAX, EMBED_TEXTS_MAX, EMBEDDING_DIMENSIONS_MAX, EmbedTexts,
+    Embedding, WORD_VECTORS_BYTES_MAX, WordVectorsConfig,
 };
 pub use provider_client::{
     CA_FILE_BYTES_MAX, MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX,
@@ -112,6 +118,8 @@ enum AnswerSource {
     Provider(Box<ProviderClient>),
     Script(AnswerScript),
     Echo,
+    /// Embeddings only.
+    WordVectors(WordVectors),
 }
 
 impl LanguageModel {
@@ -144,14 +152,13 @@ impl LanguageModel {
                 scores,
             }) => {
                 let card = ModelCard::new(&model, aliases, scores)?;
-                return Self::from_parts(
-                    AnswerSource::Echo,
-                    card,
-                    &model,
-                    "echo",
-                    &ModelLimits::default(),
-                    None,
-                );
+                return Self::without_provider(AnswerSource::Echo, card, &model, "echo");
+            }
+            ModelConfig::WordVectors(WordVectorsConfig { path }) => {
+                const NAME: &str = "word_vectors";
+                let table = AnswerSource::WordVectors(WordVectors::open(&path)?);
+                let card = ModelCard::new(NAME, Vec::new(), ModelScores::default())?;
+                return Self::without_provider(table, card, NAME, NAME);
             }
         };
         let card = ModelCard::new(&remote.model, remote.aliases.clone(), remote.scores)?;
@@ -183,6 +190,15 @@ impl LanguageModel {
             &config.limits,
             config.prices,
         )
+    }
+
+    fn without_provider(
+        voice: AnswerSource,
+        card: ModelCard,
+        model: &str,
+        provider: &str,
+    ) -> Result<Self, ModelError> {
+        Self::from_parts(voice, card, model, provider, &ModelLimits::default(), None)
     }
 
     fn from_parts(
@@ -290,6 +306,11 @@ impl ModelInner {
             }
             AnswerSource::Script(script) => with_deadline(end, script.answer(request)).await??,
             AnswerSource::Echo => AnswerDraft::from_text(request.last_text()),
+            AnswerSource::WordVectors(_) => {
+                return Err(Failure::rejected(
+                    "word vectors write no answers: name another model",
+                ));
+            }
         };
         let usage = draft.usage(request);
         grant.record_usage(usage);
@@ -412,6 +433,7 @@ impl Agent for LanguageModel {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX)
             .concurrent::<AskModel>(MODEL_HANDLERS_MAX)
+            .concurrent::<EmbedTexts>(MODEL_HANDLERS_MAX)
             .sync::<DescribeAgent>();
     }
 

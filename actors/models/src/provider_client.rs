@@ -16,13 +16,14 @@ use futures::{Stream, StreamExt, TryStreamExt, future};
 use parking_lot::Mutex;
 use rand::RngExt;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Certificate, Client, ClientBuilder, Response, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Response, Url, redirect};
 use tokio::time::{Instant, timeout};
 
 use super::config::{ApiEndpoint, ModelError, ModelRetries, RemoteModelConfig};
+use super::embedding::Embedding;
 use super::provider_failure::ProviderFailure;
 use super::request::{AnswerDraft, ModelRequest};
-use super::wire::{BodyOptions, Framing, error_code};
+use super::wire::{BodyOptions, Framing, embeddings, error_code};
 
 /// Maximum bytes of one request to a provider. Longer ones fail as `Rejected`. Fixed.
 pub const MODEL_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -119,6 +120,47 @@ impl ProviderClient {
             draft.truncate_at_stop(&once.request.stop_sequences);
         }
         Ok(draft)
+    }
+
+    /// Requests the vectors of texts, with retries until `end`. Returns them in the order of the
+    /// texts, and the number of input tokens if the provider says it. Dropping the future closes the
+    /// connection.
+    ///
+    /// # Errors
+    /// `Unsupported` for a provider without embeddings, `TimedOut` if `end` passes, else the last
+    /// failure.
+    pub async fn embed(
+        &self,
+        texts: &[&str],
+        end: Instant,
+    ) -> Result<(Vec<Embedding>, Option<u64>), ProviderFailure> {
+        let Some(url) = &self.endpoint.embeddings_url else {
+            return Err(ProviderFailure::Unsupported("embeddings"));
+        };
+        let body = Bytes::from(embeddings::request_body(&self.config.model, texts));
+        let tries = with_retries(&self.config.retries, end, || {
+            self.attempt_embedding(url, body.clone(), texts.len())
+        });
+        tokio::time::timeout_at(end, tries)
+            .await
+            .unwrap_or(Err(ProviderFailure::TimedOut))
+    }
+
+    async fn attempt_embedding(
+        &self,
+        url: &Url,
+        body: Bytes,
+        count: usize,
+    ) -> Result<(Vec<Embedding>, Option<u64>), ProviderFailure> {
+        let headers = self.endpoint.headers.clone();
+        let request = self.client.post(url.clone()).headers(headers).body(body);
+        let sent = request.send().await;
+        let response = sent.map_err(|error| failure_of_http(&error))?;
+        if !response.status().is_success() {
+            return Err(status_failure(response).await);
+        }
+        let bytes = limit_bytes(response, self.config.limits.answer_bytes_max);
+        embeddings::read_answer(&read_all(bytes).await?, count)
     }
 
     async fn attempt(

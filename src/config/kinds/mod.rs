@@ -55,8 +55,8 @@ pub use mailroom::{MailMemberDeclaration, MailroomDeclaration};
 pub use model::ModelDeclaration;
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{
-    CommandDeclaration, DiscoveryDeclaration, OrchestratorDeclaration, RunningOrchestrator,
-    StructuredOutput,
+    CommandDeclaration, DeciderEntry, DeciderList, DiscoveryDeclaration, EmbeddingDeclaration,
+    OrchestratorDeclaration, RunningOrchestrator, StructuredOutput, TimedDecider,
 };
 pub use person::PersonDeclaration;
 pub(super) use schema::agent_schema;

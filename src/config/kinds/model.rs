@@ -36,7 +36,7 @@ struct ModelPoolDeclaration {
 
 type ProviderReader = fn(&mut ConfigTree, &mut ProblemCollector<'_>) -> Option<ModelConfig>;
 
-const PROVIDERS: [(&str, ProviderReader); 7] = [
+const PROVIDERS: [(&str, ProviderReader); 8] = [
     ("openai", |tree, problems| {
         decode(tree, MODEL_TABLE, problems).map(ModelConfig::Openai)
     }),
@@ -57,6 +57,9 @@ const PROVIDERS: [(&str, ProviderReader); 7] = [
     }),
     ("echo", |tree, problems| {
         decode(tree, MODEL_TABLE, problems).map(ModelConfig::Echo)
+    }),
+    ("word_vectors", |tree, problems| {
+        decode(tree, MODEL_TABLE, problems).map(ModelConfig::WordVectors)
     }),
 ];
 const MODEL_TABLE: &str = "a model";
@@ -157,6 +160,7 @@ impl AgentDeclaration for ModelDeclaration {
 
     fn resolve_paths(&mut self, folder: &Path) {
         self.config.resolve_ca(|file| resolve_ca(&file, folder));
+        self.config.resolve_vectors(folder);
     }
 
     fn check_machine(&self, tree: &ConfigTree, problems: &mut ProblemCollector<'_>) {
@@ -165,6 +169,10 @@ impl AgentDeclaration for ModelDeclaration {
             problems.error(tree.span_of("key_env"), message);
         }
         check_ca_file(self.config.ca_file(), tree, problems);
+        if let Some(file) = self.config.vectors_file().filter(|file| !file.is_file()) {
+            let message = format!("there is no {} on this machine", file.display());
+            problems.error(tree.span_of("path"), message);
+        }
     }
 
     fn start<'a>(

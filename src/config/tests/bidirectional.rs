@@ -110,7 +110,7 @@ fn who_decides_depends_on_the_key() {
         .unwrap();
     assert!(matches!(model.config, ModelConfig::Anthropic(_)));
     assert_eq!(
-        orchestrator(&topology).decider_at(DecisionPoint::Route),
+        orchestrator(&topology).deciders_at(DecisionPoint::Route)[0].kind(),
         DeciderKind::Model
     );
     let warnings = told(with_key, false);
@@ -121,7 +121,7 @@ fn who_decides_depends_on_the_key() {
     assert!(!format!("{topology:?}").contains("s3cret"));
     let scripted = read("[llm]\n[[scripted.answers]]\ntext = \"x\"\n");
     assert_eq!(
-        orchestrator(&scripted).decider_at(DecisionPoint::Route),
+        orchestrator(&scripted).deciders_at(DecisionPoint::Route)[0].kind(),
         DeciderKind::Model
     );
 }

@@ -7,6 +7,7 @@ use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 
 use super::{NODE, told};
 use crate::config::Topology;
+use crate::config::kinds::DeciderEntry;
 
 /// Returns a topology with a model, a remote agent, and an orchestrator with the keys `more`.
 fn with(more: &str) -> String {
@@ -20,7 +21,10 @@ fn with(more: &str) -> String {
 fn who_decides() {
     let who = |more: &str, point| {
         let topology = Topology::parse(&with(more), false, Path::new("")).unwrap();
-        topology.orchestrator("helper").unwrap().decider_at(point)
+        let orchestrator = topology.orchestrator("helper").unwrap();
+        let deciders = orchestrator.deciders_at(point);
+        assert_eq!(deciders.len(), 1, "{more}");
+        deciders[0].kind()
     };
     assert_eq!(who("", DecisionPoint::Route), DeciderKind::Rules);
     assert_eq!(who("", DecisionPoint::Answer), DeciderKind::Model);
@@ -36,6 +40,52 @@ fn who_decides() {
     );
     assert_eq!(who(mixed, DecisionPoint::Confirm), DeciderKind::Person);
     assert_eq!(who(mixed, DecisionPoint::Answer), DeciderKind::Model);
+}
+
+/// Goal: deciders follow one another in the order of the file, with their time limits, and the model
+/// decides at once unless a point that this stands for has an entry of its own. Method: rows.
+#[test]
+fn chains_of_deciders() {
+    let names = |more: &str, point| {
+        let topology = Topology::parse(&with(more), false, Path::new("")).unwrap();
+        let deciders = topology.orchestrator("helper").unwrap().deciders_at(point);
+        let name = |entry: &DeciderEntry| match entry.timeout() {
+            Some(limit) => format!("{} {}", entry.name(), limit.as_millis()),
+            None => entry.name().to_owned(),
+        };
+        deciders.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    let chain = "model = \"m\"\ndecide = { default = [\"model\", \"rules\"], recovery = { by = \"weather\", timeout_ms = 900 } }";
+    for (more, point, expected) in [
+        (chain, DecisionPoint::Route, "model, rules"),
+        (chain, DecisionPoint::Intake, "model"),
+        (chain, DecisionPoint::Recovery, "weather 900"),
+        (chain, DecisionPoint::Answer, "model"),
+        ("", DecisionPoint::Intake, ""),
+        ("model = \"m\"", DecisionPoint::Intake, "model"),
+        (
+            "model = \"m\"\ndecide = { route = \"model\" }",
+            DecisionPoint::Intake,
+            "",
+        ),
+        (
+            "model = \"m\"\ndecide = { default = [\"rules\", \"model\"] }",
+            DecisionPoint::Intake,
+            "",
+        ),
+        (
+            "decide = { intake = [{ by = \"weather\", timeout_ms = 1 }] }",
+            DecisionPoint::Intake,
+            "weather 1",
+        ),
+        (
+            "embedding = { model = \"m\" }\ndecide = { tool = [\"embedding\", \"rules\"] }",
+            DecisionPoint::Tool,
+            "embedding, rules",
+        ),
+    ] {
+        assert_eq!(names(more, point), expected, "{more} {point}");
+    }
 }
 
 /// Goal: every mistake is told where it stands. Method: one file a mistake; what is told, and that there is no other.
@@ -70,6 +120,35 @@ fn every_mistake_of_an_orchestrator() {
         (
             "decide = { route = \"whether\" }",
             "13:20 there is no agent whether to decide",
+        ),
+        (
+            "decide = { route = [\"rules\", \"rules\"] }",
+            "13:30 `rules` is named twice",
+        ),
+        (
+            "decide = { route = [] }",
+            "13:20 `route` names 0 deciders: name 1 to 4",
+        ),
+        (
+            "decide = { route = [\"a\", \"b\", \"c\", \"d\", \"e\"] }",
+            "13:20 `route` names 5 deciders: name 1 to 4",
+        ),
+        (
+            "decide = { intake = \"rules\" }",
+            "13:21 `rules` decides the points of a request one by one: leave `intake` out",
+        ),
+        (
+            "decide = { route = \"embedding\" }",
+            "13:20 helper has no embeddings to decide",
+        ),
+        (
+            "embedding = { model = \"m\" }\ndecide = { clarity = \"embedding\" }",
+            "14:22 `embedding` decides only `route` and `tool`",
+        ),
+        ("embedding = { model = \"n\" }", "13:23 there is no model n"),
+        (
+            "embedding = { model = \"m\", lead_min = -1 }",
+            "13:39 `lead_min` must be from 0 to 2",
         ),
         (
             "tools = [\"echo\", \"ecko\"]",

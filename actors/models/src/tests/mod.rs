@@ -5,6 +5,7 @@ mod bounds;
 mod chat;
 mod choosing;
 mod conversation;
+mod embedding;
 mod failing;
 mod kit;
 mod ollama;

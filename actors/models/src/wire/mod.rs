@@ -2,6 +2,7 @@
 //! complete or streamed.
 
 mod anthropic;
+pub(super) mod embeddings;
 mod ollama;
 mod openai_chat;
 mod openai_responses;

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::decision::DecisionRequest;
-use super::limits::{MODEL_TIMEOUT, RULES_TIMEOUT};
+use super::limits::{EMBEDDING_TIMEOUT, MODEL_TIMEOUT, RULES_TIMEOUT};
 use super::messages::DecisionOutcome;
 use super::point::{DeciderReply, DecisionCost, DecisionPoint};
 use crate::memory::now_ms;
@@ -25,17 +25,21 @@ pub enum DeciderKind {
     Model,
     /// Person behind the call, asked by forms.
     Person,
+    /// Similarity of the request to what tools and agents say of themselves, by embeddings.
+    Embedding,
     /// Agent in the directory, local or remote, by its id.
     Agent(String),
 }
 
 impl DeciderKind {
-    /// Parses a configuration value: `rules`, `model` or `person`; any other text is an agent's id.
+    /// Parses a configuration value: `rules`, `model`, `person` or `embedding`; any other text is an
+    /// agent's id.
     pub fn parse(text: &str) -> Self {
         match text {
             "rules" => Self::Rules,
             "model" => Self::Model,
             "person" => Self::Person,
+            "embedding" => Self::Embedding,
             id => Self::Agent(id.to_owned()),
         }
     }
@@ -44,7 +48,7 @@ impl DeciderKind {
 /// Decider of a decision point, with its address and time limit.
 #[derive(Debug, Clone)]
 pub struct Decider {
-    /// Label in records: `rules`, `model:ID`, `person` or `agent:ID`.
+    /// Label in records: `rules`, `model:ID`, `person`, `embedding:ID` or `agent:ID`.
     pub label: String,
     /// Recipient of the decision messages.
     pub target: DeciderRef,
@@ -101,6 +105,24 @@ impl Decider {
         }
     }
 
+    /// Creates the decider by embeddings of the agent `id`, with the time limit
+    /// [`EMBEDDING_TIMEOUT`].
+    pub fn embedding(id: &str, agent: AgentRef) -> Self {
+        Self {
+            label: format!("embedding:{id}"),
+            target: DeciderRef::Agent(agent),
+            timeout: Some(EMBEDDING_TIMEOUT),
+        }
+    }
+
+    /// Sets the time limit of a decision.
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self {
+            timeout: Some(timeout),
+            ..self
+        }
+    }
+
     /// Creates an unavailable decider with the label `by`. Each decision fails with
     /// [`FailureKind::NoResponder`] and the message `reason`, and the fallback of the decision
     /// point applies.
@@ -113,20 +135,26 @@ impl Decider {
     }
 }
 
+/// Deciders of one decision point, in order. A decider whose decision can't be used is followed by
+/// the next one.
+pub type DeciderChain = Vec<Decider>;
+
 /// Deciders of all decision points. Sends decision requests, applies time limits, checks outcomes
 /// and records decisions.
 pub struct Deciders {
     /// Id of the agent that the decisions are for, as in the audit log.
     agent: String,
     class: DataClass,
-    /// Decider of each decision point, by [`DecisionPoint::index`].
-    deciders: Vec<Decider>,
+    /// Deciders of each decision point, by [`DecisionPoint::index`].
+    chains: Vec<DeciderChain>,
     counts: [DecisionCounts; DecisionPoint::ALL.len()],
 }
 
 #[derive(Default)]
 struct DecisionCounts {
     decided: AtomicU64,
+    /// Deciders whose decision couldn't be used, and which were followed by another.
+    skipped: AtomicU64,
     fallbacks: AtomicU64,
 }
 
@@ -134,8 +162,7 @@ impl fmt::Debug for Deciders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = DecisionPoint::ALL
             .iter()
-            .zip(&self.deciders)
-            .map(|(point, decider)| (point, &decider.label));
+            .map(|point| (point, self.labels_at(*point)));
         f.debug_map().entries(by).finish()
     }
 }
@@ -154,71 +181,98 @@ pub struct DecisionResult<T> {
 
 impl Deciders {
     /// Creates the deciders of the agent `agent`, whose requests have the data class `class`.
-    /// `decider` returns the decider of each decision point.
+    /// `chain` returns the deciders of each decision point. Without a decider at
+    /// [`DecisionPoint::Intake`], the points of a request are decided one by one; without one at
+    /// another point, its fallback applies.
     pub fn new(
         agent: &str,
         class: DataClass,
-        decider: impl FnMut(DecisionPoint) -> Decider,
+        chain: impl FnMut(DecisionPoint) -> DeciderChain,
     ) -> Self {
-        let deciders = DecisionPoint::ALL.into_iter().map(decider).collect();
         Self {
             agent: agent.to_owned(),
             class,
-            deciders,
+            chains: DecisionPoint::ALL.into_iter().map(chain).collect(),
             counts: Default::default(),
         }
     }
 
-    /// Creates deciders that use one decider for all decision points.
+    /// Creates deciders that use one decider for all decision points, one by one.
     pub fn uniform(agent: &str, class: DataClass, decider: &Decider) -> Self {
-        Self::new(agent, class, |_| decider.clone())
+        Self::new(agent, class, |point| match point {
+            DecisionPoint::Intake => Vec::new(),
+            _ => vec![decider.clone()],
+        })
     }
 
-    /// Returns the decider at `point`.
-    pub fn decider_at(&self, point: DecisionPoint) -> &Decider {
-        &self.deciders[point.index()]
+    /// Returns the deciders at `point`, in order.
+    pub fn chain_at(&self, point: DecisionPoint) -> &[Decider] {
+        &self.chains[point.index()]
     }
 
-    /// Requests the decision `message` from the decider of its decision point, as part of the run
-    /// `run`. Applies the fallback and logs that if the decider is unclear, fails, times out or
-    /// returns an invalid outcome. Every decision is counted and written to the audit log.
+    /// Returns the labels of the deciders at `point`, such as `model:gpt, rules`.
+    fn labels_at(&self, point: DecisionPoint) -> String {
+        let labels: Vec<&str> = self.chain_at(point).iter().map(|d| &*d.label).collect();
+        labels.join(", ")
+    }
+
+    /// Requests the decision `message` from the deciders of its decision point, as part of the run
+    /// `run`. Equal to [`Self::decide_from`] with the first decider.
     pub async fn decide<D: DecisionRequest>(
         &self,
         cx: &Context,
         run: &RunId,
         message: D,
     ) -> DecisionResult<D::Outcome> {
-        let decider = self.decider_at(D::POINT);
+        self.decide_from(cx, run, message, 0).await
+    }
+
+    /// Requests the decision `message` from the deciders of its decision point, from the one at
+    /// `first` on. A decider that is unclear, fails, times out or returns an invalid outcome is
+    /// followed by the next one at once; after the last one, or if there is none, the fallback
+    /// applies. Every decision is counted and written to the audit log.
+    pub async fn decide_from<D: DecisionRequest>(
+        &self,
+        cx: &Context,
+        run: &RunId,
+        message: D,
+        first: usize,
+    ) -> DecisionResult<D::Outcome> {
+        let chain = self.chain_at(D::POINT).get(first..).unwrap_or_default();
         let (begun, at_ms) = (Instant::now(), now_ms());
         let body = D::codec().and_then(|wire| (wire.encode)(&message).ok());
         let inputs = cx.system().audit().digest(
             self.class,
             body.as_deref().map_or(&[], |body| body.get().as_bytes()),
         );
-        let (decided, failure) = match ask_decider(decider, cx, message.clone()).await {
-            Ok(decided) => (decided, None),
-            Err(failure) => (DeciderReply::unclear(""), Some(failure)),
-        };
-        let fallback = match (&failure, &decided.outcome) {
-            (
-                Some(Failure {
-                    kind: FailureKind::TimedOut,
-                    ..
-                }),
-                _,
-            ) => Some(FallbackReason::TimedOut),
-            (Some(failure), _) => Some(FallbackReason::Failed(failure.kind)),
-            (None, None) => Some(FallbackReason::Unclear),
-            (None, Some(outcome)) => {
-                (!message.is_valid_outcome(outcome)).then_some(FallbackReason::Unknown)
+        let mut skipped: Vec<SkippedDecider> = Vec::new();
+        let mut cost = DecisionCost::default();
+        let mut last = Attempt::without_decider();
+        for (at, decider) in chain.iter().enumerate() {
+            last = Attempt::of(decider, cx, &message).await;
+            cost = cost.plus(last.reply.cost);
+            let Some(why) = last.unusable else { break };
+            if at + 1 == chain.len() || cx.is_cancelled() {
+                break;
             }
-        };
+            callboard_message::log::warn!(by: &self.agent, agent = self.agent, point = %D::POINT, by = decider.label, %why, failure = last.failure.as_ref().map(|f| &f.message), "no valid decision: the next decider is asked");
+            skipped.push(SkippedDecider {
+                by: decider.label.clone(),
+                why,
+            });
+        }
+        let Attempt {
+            by,
+            reply,
+            failure,
+            unusable: fallback,
+        } = last;
         let (outcome, confidence) = match fallback {
             // Other agents may send any number.
-            None if decided.confidence.is_finite() => {
-                (decided.outcome, decided.confidence.clamp(0.0, 1.0))
+            None if reply.confidence.is_finite() => {
+                (reply.outcome, reply.confidence.clamp(0.0, 1.0))
             }
-            None => (decided.outcome, 0.0),
+            None => (reply.outcome, 0.0),
             Some(_) => (message.fallback(), 0.0),
         };
         let word = outcome
@@ -226,12 +280,13 @@ impl Deciders {
             .map_or_else(|| "none".to_owned(), DecisionOutcome::label);
         let record = DecisionRecord {
             point: D::POINT,
-            by: decider.label.clone(),
+            by,
             inputs,
             outcome: word,
             confidence,
             ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            cost: decided.cost,
+            cost,
+            skipped,
             fallback,
             at_ms,
         };
@@ -243,18 +298,27 @@ impl Deciders {
         }
     }
 
-    /// Returns a JSON object with the decider's label, the number of decisions and the number of
-    /// fallbacks of each decision point, for [`callboard_runtime::Agent::observe`].
+    /// Returns a JSON object with the labels of the deciders, the number of decisions, of deciders
+    /// that were followed by the next one, and of fallbacks, of each decision point that has a
+    /// decider, for [`callboard_runtime::Agent::observe`].
     pub fn observe(&self) -> Value {
         let of = |point: DecisionPoint| {
             let count = &self.counts[point.index()];
-            let (decided, fallbacks) = (count.decided.load(Relaxed), count.fallbacks.load(Relaxed));
+            let [decided, skipped, fallbacks] =
+                [&count.decided, &count.skipped, &count.fallbacks].map(|count| count.load(Relaxed));
             (
                 point.as_str().to_owned(),
-                json!({"by": self.decider_at(point).label, "decided": decided, "fallbacks": fallbacks}),
+                json!({"by": self.labels_at(point), "decided": decided, "skipped": skipped, "fallbacks": fallbacks}),
             )
         };
-        Value::Object(DecisionPoint::ALL.into_iter().map(of).collect())
+        let decided = |point: &DecisionPoint| !self.chain_at(*point).is_empty();
+        Value::Object(
+            DecisionPoint::ALL
+                .into_iter()
+                .filter(decided)
+                .map(of)
+                .collect(),
+        )
     }
 
     fn record_decision(
@@ -282,6 +346,12 @@ impl Deciders {
         if let Some(call) = cx.call() {
             entry = entry.with_call(call.id);
         }
+        if !record.skipped.is_empty() {
+            let skipped = record.skipped.len() as u64;
+            count.skipped.fetch_add(skipped, Relaxed);
+            let all: Vec<String> = record.skipped.iter().map(ToString::to_string).collect();
+            entry = entry.with_detail("skipped", all.join(", "));
+        }
         if let Some(why) = record.fallback {
             count.fallbacks.fetch_add(1, Relaxed);
             entry = entry.with_detail("fallback", why.to_string());
@@ -294,6 +364,55 @@ impl Deciders {
             message: Some(record.to_string()),
             ..Progress::default()
         });
+    }
+}
+
+/// Reply of one decider of a chain.
+struct Attempt<T> {
+    /// Label of the decider.
+    by: String,
+    reply: DeciderReply<T>,
+    failure: Option<Failure>,
+    /// Reason that the reply can't be used; `None` if it can.
+    unusable: Option<FallbackReason>,
+}
+
+impl<T: DecisionOutcome> Attempt<T> {
+    /// Returns the attempt of a point that has no decider.
+    fn without_decider() -> Self {
+        Self {
+            by: "none".to_owned(),
+            reply: DeciderReply::unclear(""),
+            failure: None,
+            unusable: Some(FallbackReason::Unclear),
+        }
+    }
+
+    async fn of<D: DecisionRequest<Outcome = T>>(
+        decider: &Decider,
+        cx: &Context,
+        message: &D,
+    ) -> Self {
+        let (reply, failure) = match ask_decider(decider, cx, message.clone()).await {
+            Ok(reply) => (reply, None),
+            Err(failure) => (DeciderReply::unclear(""), Some(failure)),
+        };
+        let unusable = match (&failure, &reply.outcome) {
+            (Some(failure), _) if failure.kind == FailureKind::TimedOut => {
+                Some(FallbackReason::TimedOut)
+            }
+            (Some(failure), _) => Some(FallbackReason::Failed(failure.kind)),
+            (None, None) => Some(FallbackReason::Unclear),
+            (None, Some(outcome)) => {
+                (!message.is_valid_outcome(outcome)).then_some(FallbackReason::Unknown)
+            }
+        };
+        Self {
+            by: decider.label.clone(),
+            reply,
+            failure,
+            unusable,
+        }
     }
 }
 
@@ -398,7 +517,7 @@ impl fmt::Display for FallbackReason {
 pub struct DecisionRecord {
     /// Decision point.
     pub point: DecisionPoint,
-    /// Label of the decider: `rules`, `model:ID`, `person` or `agent:ID`.
+    /// Label of the decider: `rules`, `model:ID`, `person`, `embedding:ID` or `agent:ID`.
     pub by: String,
     /// Digest of the decider's input.
     pub inputs: BodyDigest,
@@ -408,13 +527,32 @@ pub struct DecisionRecord {
     pub confidence: f32,
     /// Duration in milliseconds.
     pub ms: u64,
-    /// Model usage of the decision.
+    /// Model usage of the decision, with that of skipped deciders.
     pub cost: DecisionCost,
+    /// Deciders asked before, whose decisions couldn't be used, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedDecider>,
     /// Reason that the fallback applied, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackReason>,
     /// Time of the decision, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+/// Decider of a chain whose decision couldn't be used, so that the next one was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedDecider {
+    /// Label of the decider.
+    pub by: String,
+    /// Reason.
+    pub why: FallbackReason,
+}
+
+impl fmt::Display for SkippedDecider {
+    /// Writes label and reason, such as `model:gpt (timed_out)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.by, self.why)
+    }
 }
 
 impl fmt::Display for DecisionRecord {
@@ -466,14 +604,22 @@ pub(crate) fn describe_outcome(point: DecisionPoint, label: &str) -> String {
         (_, "none") => format!("No decision on {}", point.as_str().replace('_', " ")),
         (DecisionPoint::FollowUp, "handle_directly") => "Passing the reply on".to_owned(),
         (DecisionPoint::FollowUp, _) => "Asking for more information".to_owned(),
+        (DecisionPoint::Intake, "needs_clarify") => "The request needs clarification".to_owned(),
+        (DecisionPoint::Intake, "split") => format!("Planned {detail}"),
+        (DecisionPoint::Intake, "tool") => format!("Using the tool {detail}"),
+        (DecisionPoint::Intake, "answer") => format!("Wrote an answer of {detail}"),
         (DecisionPoint::Clarity, "clear") => "The request is clear".to_owned(),
         (DecisionPoint::Clarity, _) => "The request needs clarification".to_owned(),
         (DecisionPoint::Split, "yes") => "Several steps are needed".to_owned(),
         (DecisionPoint::Split, _) => "One step is enough".to_owned(),
         (DecisionPoint::Plan, _) => format!("Planned {label}"),
-        (DecisionPoint::Route, "remote") => format!("Routing to {detail}"),
-        (DecisionPoint::Route, "reject") => "Rejecting the request".to_owned(),
-        (DecisionPoint::Route, _) => "Handling the request locally".to_owned(),
+        (DecisionPoint::Intake | DecisionPoint::Route, "remote") => format!("Routing to {detail}"),
+        (DecisionPoint::Intake | DecisionPoint::Route, "reject") => {
+            "Rejecting the request".to_owned()
+        }
+        (DecisionPoint::Intake | DecisionPoint::Route, _) => {
+            "Handling the request locally".to_owned()
+        }
         (DecisionPoint::Tool, _) => format!("Using the tool {label}"),
         (DecisionPoint::Answer, _) => format!("Wrote an answer of {label}"),
         (DecisionPoint::Recovery, "retry_same") => "Trying the step again".to_owned(),

@@ -2,9 +2,9 @@ use callboard_message::{Failure, Message};
 
 use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
 use super::messages::{
-    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute,
-    DecideSplit, DecideTool, DecisionOutcome, FollowUp, MakeSteps, Recovery, Route, Split,
-    Synthesis, Synthesize, ToolChoice, WriteAnswer,
+    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideIntake, DecideRecovery,
+    DecideRoute, DecideSplit, DecideTool, DecisionOutcome, FollowUp, Intake, MakeSteps, Recovery,
+    Route, Split, Synthesis, Synthesize, ToolChoice, WriteAnswer,
 };
 use super::point::{DeciderReply, DecisionPoint};
 use super::rules::execution::synthesize;
@@ -42,6 +42,26 @@ impl DecisionRequest for DecideFollowUp {
     }
 }
 
+impl DecisionRequest for DecideIntake {
+    const POINT: DecisionPoint = DecisionPoint::Intake;
+    type Outcome = Intake;
+
+    fn is_valid_outcome(&self, outcome: &Intake) -> bool {
+        match outcome {
+            Intake::NeedsClarify { question } => self.may_clarify && is_valid_question(question),
+            Intake::Split(_) => self.may_split,
+            Intake::Local(choice) => self.world.tool(&choice.tool_name).is_some(),
+            Intake::Remote { agent } => self.world.agent(agent).is_some(),
+            Intake::Reject { reason } => !reason.trim().is_empty(),
+            Intake::Answer { text } => self.answer_prompt.is_some() && !text.trim().is_empty(),
+        }
+    }
+}
+
+fn is_valid_question(question: &str) -> bool {
+    !question.trim().is_empty() && question.chars().count() <= QUESTION_CHARS_MAX
+}
+
 impl DecisionRequest for DecideClarity {
     const POINT: DecisionPoint = DecisionPoint::Clarity;
     type Outcome = Clarity;
@@ -53,9 +73,7 @@ impl DecisionRequest for DecideClarity {
     fn is_valid_outcome(&self, outcome: &Clarity) -> bool {
         match outcome {
             Clarity::Clear => true,
-            Clarity::NeedsClarify { question } => {
-                !question.trim().is_empty() && question.chars().count() <= QUESTION_CHARS_MAX
-            }
+            Clarity::NeedsClarify { question } => is_valid_question(question),
         }
     }
 }

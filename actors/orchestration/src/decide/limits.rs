@@ -46,6 +46,11 @@ pub const RULES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit of a decision by a model or another agent. After it, the fallback of the decision
 /// point applies. Fixed.
 pub const MODEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of a decision by embeddings. After it, the next decider or the fallback of the
+/// decision point applies. Fixed.
+pub const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum deciders of one decision point. With more, the topology isn't read. Fixed.
+pub const DECIDERS_MAX: usize = 4;
 /// Confidence assumed for a decision without a stated confidence, 0 to 1.
 pub const CONFIDENCE_DEFAULT: f32 = 0.7;
 /// Maximum confidence of a synthesized answer that comes from the fallback. It lies below every

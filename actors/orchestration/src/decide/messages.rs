@@ -27,6 +27,28 @@ pub struct DecideFollowUp {
     pub message: String,
 }
 
+/// DP0: decides clarity, split, route and tool of a request at once.
+#[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[message(name = "decide_intake", reply = DeciderReply<Intake>, fallible, read_only, idempotent)]
+#[serde(deny_unknown_fields)]
+pub struct DecideIntake {
+    /// Text of the request or of the step.
+    pub request: String,
+    /// Earlier turns of the conversation; empty for a step of a plan.
+    pub history: Vec<Turn>,
+    /// Available tools and agents.
+    pub world: Arc<RoutingContext>,
+    /// Whether a clarifying question may be asked.
+    #[serde(default)]
+    pub may_clarify: bool,
+    /// Whether the request may be split into steps.
+    #[serde(default)]
+    pub may_split: bool,
+    /// Operator's instructions for answers, which may be empty; `None` if no answer may be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_prompt: Option<String>,
+}
+
 /// NP1: decides whether the request is clear enough to work on.
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[message(name = "decide_clarity", reply = DeciderReply<Clarity>, fallible, read_only, idempotent)]
@@ -188,8 +210,8 @@ macro_rules! redacted_debug {
 }
 
 redacted_debug! {
-    DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool WriteAnswer DecideRecovery Synthesize
-    DecideConfirm
+    DecideFollowUp DecideIntake DecideClarity DecideSplit MakeSteps DecideRoute DecideTool WriteAnswer DecideRecovery
+    Synthesize DecideConfirm
 }
 
 /// Outcome of a decision point.
@@ -216,6 +238,36 @@ pub enum FollowUp {
         /// Question to the user; `None` repeats the original question.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<String>,
+    },
+}
+
+/// Outcome of DP0: what is done with the request.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Intake {
+    /// Information is missing.
+    NeedsClarify {
+        /// Clarifying question, as in [`Clarity::NeedsClarify`].
+        question: String,
+    },
+    /// The request needs these steps.
+    Split(StepPlan),
+    /// A local tool handles the request.
+    Local(ToolChoice),
+    /// Another agent handles the request.
+    Remote {
+        /// Exact id of the agent.
+        agent: String,
+    },
+    /// The request is rejected.
+    Reject {
+        /// Reason for the user, one or two sentences.
+        reason: String,
+    },
+    /// The request is answered with this text.
+    Answer {
+        /// Text of the answer.
+        text: String,
     },
 }
 
@@ -401,6 +453,19 @@ impl DecisionOutcome for StepPlan {
         match self.steps().len() {
             1 => "1 step".to_owned(),
             count => format!("{count} steps"),
+        }
+    }
+}
+
+impl DecisionOutcome for Intake {
+    fn label(&self) -> String {
+        match self {
+            Self::NeedsClarify { .. } => "needs_clarify".to_owned(),
+            Self::Split(plan) => format!("split {}", plan.label()),
+            Self::Local(choice) => format!("tool {}", choice.tool_name),
+            Self::Remote { agent } => format!("remote {agent}"),
+            Self::Reject { .. } => "reject".to_owned(),
+            Self::Answer { text } => format!("answer {}", text.label()),
         }
     }
 }

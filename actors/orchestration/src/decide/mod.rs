@@ -8,6 +8,7 @@
 mod context;
 mod deciders;
 mod decision;
+pub mod embedding;
 pub mod intake;
 pub mod limits;
 mod messages;
@@ -25,17 +26,17 @@ pub use crate::tool_name::LLM as TOOL_LLM;
 pub use context::{Action, PeerAgentView, Risk, RoutingContext, SkillView, ToolView, Turn};
 pub(crate) use context::{DESTRUCTIVE_TAG, only_text_param};
 pub use deciders::{
-    Decider, DeciderKind, DeciderRef, Deciders, DecisionRecord, DecisionResult, FallbackReason,
-    RunId,
+    Decider, DeciderChain, DeciderKind, DeciderRef, Deciders, DecisionRecord, DecisionResult,
+    FallbackReason, RunId, SkippedDecider,
 };
 pub(crate) use deciders::{describe_outcome, suppress_artifacts, with_caller};
 pub use decision::DecisionRequest;
 pub(crate) use messages::replacement_text;
 pub use messages::{
-    Clarity, Confirm, ConfirmReason, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery,
-    DecideRoute, DecideSplit, DecideTool, DecisionOutcome, ErrorClass, FollowUp, MakeSteps,
-    Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, UNAVAILABLE_AFTER_FAILURES,
-    WriteAnswer, classify_failure,
+    Clarity, Confirm, ConfirmReason, DecideClarity, DecideConfirm, DecideFollowUp, DecideIntake,
+    DecideRecovery, DecideRoute, DecideSplit, DecideTool, DecisionOutcome, ErrorClass, FollowUp,
+    Intake, MakeSteps, Recovery, Route, Split, Synthesis, Synthesize, ToolChoice,
+    UNAVAILABLE_AFTER_FAILURES, WriteAnswer, classify_failure,
 };
 pub use person::PersonDecider;
 pub use point::{DeciderReply, DecisionCost, DecisionPoint};

@@ -9,6 +9,7 @@ use super::limits::{CONFIDENCE_DEFAULT, DECISION_REASON_CHARS_MAX};
 /// Name and short code of each decision point, in the order of [`DecisionPoint::ALL`].
 const POINT_NAMES: [(&str, &str); DecisionPoint::ALL.len()] = [
     ("follow_up", "DP1"),
+    ("intake", "DP0"),
     ("clarity", "NP1"),
     ("split", "NP2.A"),
     ("plan", "NP2.B"),
@@ -29,6 +30,8 @@ const POINT_NAMES: [(&str, &str); DecisionPoint::ALL.len()] = [
 pub enum DecisionPoint {
     /// DP1: whether a reply to another agent's question is passed on as it is.
     FollowUp,
+    /// DP0: clarity, split, route and tool of a request at once.
+    Intake,
     /// NP1: whether the request is clear enough to work on.
     Clarity,
     /// NP2.A: whether the request needs several steps.
@@ -51,8 +54,9 @@ pub enum DecisionPoint {
 
 impl DecisionPoint {
     /// All decision points, in pipeline order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::FollowUp,
+        Self::Intake,
         Self::Clarity,
         Self::Split,
         Self::Plan,
@@ -161,6 +165,17 @@ pub struct DecisionCost {
     pub tokens_out: u32,
     /// Price, in millionths of a US dollar.
     pub micro_usd: u64,
+}
+
+impl DecisionCost {
+    /// Returns the sum of both costs.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens_in: self.tokens_in.saturating_add(other.tokens_in),
+            tokens_out: self.tokens_out.saturating_add(other.tokens_out),
+            micro_usd: self.micro_usd.saturating_add(other.micro_usd),
+        }
+    }
 }
 
 #[cfg(test)]

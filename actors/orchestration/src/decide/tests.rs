@@ -66,8 +66,13 @@ fn request() -> DecideRoute {
 
 /// Returns the decision of `decider`, and the caller's progress messages.
 async fn settled(system: &System, decider: &Decider) -> (DecisionResult<Route>, Vec<String>) {
-    let deciders = Arc::new(Deciders::uniform("desk", DataClass::Personal, decider));
-    let desk = system.spawn(Desk(deciders));
+    settled_by(system, &[decider.clone()]).await
+}
+
+/// Returns the decision of a chain of deciders, and the caller's progress messages.
+async fn settled_by(system: &System, chain: &[Decider]) -> (DecisionResult<Route>, Vec<String>) {
+    let deciders = Deciders::new("desk", DataClass::Personal, |_| chain.to_vec());
+    let desk = system.spawn(Desk(Arc::new(deciders)));
     let mut call = desk
         .call(Go(request()))
         .principal(Principal::local_operator())
@@ -149,6 +154,69 @@ fn a_decision_or_its_fallback() {
     }
 }
 
+/// Goal: the first decider of a chain whose decision can be used decides, within the same second
+/// unless the one before it used up its own time limit; the record names those before it. Method:
+/// deciders with each kind of unusable answer before a good one, in paused time.
+#[test]
+fn chains_of_deciders() {
+    let good = || ScriptStep::Reply(json!({ "outcome": { "remote": { "agent": "weather" } } }));
+    let unclear = ScriptStep::Reply(json!({ "why": "hm" }));
+    let unknown = ScriptStep::Reply(json!({ "outcome": { "remote": { "agent": "moon" } } }));
+    let garbage = ScriptStep::Reply(json!({ "outcome": 7 }));
+    let away = ScriptStep::Fail(Failure::unavailable("away"));
+    let failed = FallbackReason::Failed;
+    for (act, why, seconds) in [
+        (unclear.clone(), FallbackReason::Unclear, 0),
+        (unknown, FallbackReason::Unknown, 0),
+        (garbage, failed(FailureKind::Internal), 0),
+        (away.clone(), failed(FailureKind::Unavailable), 0),
+        (ScriptStep::Hang, FallbackReason::TimedOut, 2),
+    ] {
+        let told = format!("{act:?}");
+        run_with_paused_time(async |system| {
+            let model =
+                Decider::model("m", scripted(system, act)).with_timeout(Duration::from_secs(2));
+            let rules = Decider::rules(scripted(system, good()));
+            let begun = tokio::time::Instant::now();
+            let (settled, heard) = settled_by(system, &[model, rules]).await;
+            assert_eq!(begun.elapsed().as_secs(), seconds, "{told}");
+            let record = settled.record;
+            assert_eq!(
+                (&*record.outcome, &*record.by),
+                ("remote weather", "rules"),
+                "{told}"
+            );
+            let by = "model:m".to_owned();
+            assert_eq!(record.skipped, [SkippedDecider { by, why }], "{told}");
+            assert_eq!(record.fallback, None, "{told}");
+            assert_eq!(heard, ["Routing to weather, confidence 0.70 (rules)"]);
+            system.shutdown(Duration::from_secs(1)).await;
+        });
+    }
+    run_with_paused_time(async |system| {
+        let deciders = [unclear, away].map(|act| Decider::model("m", scripted(system, act)));
+        let (settled, _) = settled_by(system, &deciders).await;
+        let record = settled.record;
+        assert_eq!((&*record.outcome, record.skipped.len()), ("local", 1));
+        assert_eq!(record.fallback, Some(failed(FailureKind::Unavailable)));
+        let (nobody, _) = settled_by(system, &[]).await;
+        assert_eq!(nobody.record.fallback, Some(FallbackReason::Unclear));
+        let (first, _) = settled_by(
+            system,
+            &[
+                Decider::rules(scripted(system, good())),
+                deciders[0].clone(),
+            ],
+        )
+        .await;
+        assert_eq!(
+            (&*first.record.by, first.record.skipped.len()),
+            ("rules", 0)
+        );
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
 /// Goal: confidence is always from 0 to 1, and 0.7 if none is given. Method: values that may come
 /// over the wire.
 #[test]
@@ -226,7 +294,7 @@ fn records_hold_no_text() {
         );
         assert_eq!(
             deciders.observe()["route"],
-            json!({ "by": "rules", "decided": 1, "fallbacks": 1 })
+            json!({ "by": "rules", "decided": 1, "skipped": 0, "fallbacks": 1 })
         );
         let shown = format!(
             "{settled:?} {:?} {:?}",

@@ -29,8 +29,8 @@ use crate::decide::{
     StepReport, Synthesis, Synthesize,
 };
 use crate::task::execution::{
-    CONFIRM_KEY, CompletedStep, ConfirmationRequest, StepExecution, check_guardrail, confirm,
-    result_text,
+    CONFIRM_KEY, CompletedStep, ConfirmationRequest, RESULTS_HEADING, StepExecution,
+    check_guardrail, confirm, result_text,
 };
 use crate::tool_name::EXECUTE_COMMAND;
 
@@ -271,7 +271,7 @@ async fn run_step(
         ));
     }
     if !results.is_empty() {
-        results.insert_str(0, "\n\nResults of earlier steps:");
+        results.insert_str(0, RESULTS_HEADING);
         text.push_str(&results);
     }
     let root_id = root_task_id(&run)?;

@@ -41,6 +41,9 @@ pub(super) struct RoutedRequest {
     /// Text of the request, followed by clarifying questions and answers.
     text: String,
     decision: RoutingDecision,
+    /// Answer that was written with the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
     /// Records of the decisions made while routing. Decisions before a restart are missing.
     records: Vec<DecisionRecord>,
     /// Clarifying questions and answers.
@@ -152,9 +155,13 @@ impl RequestPipeline<'_> {
         let RoutedRequest {
             text,
             decision,
+            answer,
             records,
             ..
         } = self.route_once(&history, &world).await?;
+        if let Some(answer) = answer {
+            return Ok(ToolResult::text(answer));
+        }
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
             RoutingDecision::Decompose { subtasks } => {
@@ -211,10 +218,15 @@ impl RequestPipeline<'_> {
             text: self.request.text.clone(),
             history: history.to_vec(),
         };
-        let (decision, records) = self.decide_route(&mut request, world).await?;
+        let IntakeResult {
+            decision,
+            answer,
+            records,
+        } = self.decide_route(&mut request, world).await?;
         let routed = RoutedRequest {
             text: request.text,
             decision,
+            answer,
             records,
             clarified: self.clarified.clone(),
         };
@@ -254,7 +266,7 @@ impl RequestPipeline<'_> {
         &mut self,
         request: &mut RoutingRequest,
         world: &Arc<RoutingContext>,
-    ) -> Result<(RoutingDecision, Vec<DecisionRecord>), Failure> {
+    ) -> Result<IntakeResult, Failure> {
         let options = &self.shared.options;
         let (mut all, mut from) = (Vec::new(), IntakeStage::Clarity);
         for round in 0..=CLARIFY_ROUNDS_MAX {
@@ -273,10 +285,12 @@ impl RequestPipeline<'_> {
                     };
                     let taken =
                         route(&options.deciders, &self.cx, request, world, &intake, from).await;
-                    let IntakeResult { decision, records } = taken;
-                    all.extend(records);
-                    let RoutingDecision::NeedsClarification { question } = decision else {
-                        return Ok((decision, all));
+                    all.extend(taken.records);
+                    let RoutingDecision::NeedsClarification { question } = taken.decision else {
+                        return Ok(IntakeResult {
+                            records: all,
+                            ..taken
+                        });
                     };
                     question
                 }

@@ -12,6 +12,9 @@ use callboard_gateway::aggregate::{
 };
 use callboard_guardrail::Guardrail;
 use callboard_message::Failure;
+use callboard_orchestration::decide::embedding::{
+    EmbeddingDecider, EmbeddingDeciderOptions, LEAD_MIN_DEFAULT, SIMILARITY_MIN_DEFAULT,
+};
 use callboard_orchestration::decide::intake::IntakeOptions;
 use callboard_orchestration::decide::limits::RISK_MAX_DEFAULT;
 use callboard_orchestration::decide::model::{ModelDecider, ModelDeciderOptions};
@@ -28,6 +31,7 @@ use callboard_orchestration::tools::{CommandOptions, ToolDeps, Toolbox};
 use callboard_runtime::{Agent, AgentRef};
 use callboard_store::import_directory_once;
 
+use super::deciders::{COMBINED_POINTS, DeciderEntry};
 use super::{
     AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext,
     StartError, StructuredOutput,
@@ -79,11 +83,7 @@ impl<'a> OrchestratorBuilder<'a> {
     pub(super) async fn build(&mut self) -> Result<RunningOrchestrator, StartError> {
         let (system, declared) = (self.cx.system, self.declared);
         let shown = self.visible_agents()?;
-        let model = declared
-            .model
-            .as_deref()
-            .and_then(|id| Some((id, shown.get(id)?.clone())));
-        let deciders = Arc::new(self.build_deciders(model)?);
+        let deciders = Arc::new(self.build_deciders(&shown)?);
         let known = self.open_known_agents().await?;
         for id in &declared.agents {
             if let Some(agent) = shown.get(&**id) {
@@ -116,6 +116,7 @@ impl<'a> OrchestratorBuilder<'a> {
             intake: IntakeOptions {
                 clarification: declared.clarification,
                 decomposition: declared.decomposition,
+                answer_prompt: self.may_answer_at_once().then(|| system_prompt.clone()),
                 ..IntakeOptions::default()
             },
             confidence_min: share_or(declared.confidence_min, CONFIDENCE_MIN_DEFAULT),
@@ -171,12 +172,12 @@ impl<'a> OrchestratorBuilder<'a> {
     }
 
     /// Builds the deciders; each kind is created at most once, on demand.
-    fn build_deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, StartError> {
+    fn build_deciders(&mut self, shown: &HashMap<&str, AgentRef>) -> Result<Deciders, StartError> {
         let declared = self.declared;
         let needs = |who: &DeciderKind| {
-            DecisionPoint::ALL
-                .iter()
-                .any(|point| declared.decider_at(*point) == *who)
+            let all = DecisionPoint::ALL.iter();
+            let mut entries = all.flat_map(|point| declared.deciders_at(*point));
+            entries.any(|entry| entry.kind() == *who)
         };
         let max_risk = share_or(declared.max_risk, RISK_MAX_DEFAULT);
         let by_rules = move || RulesDecider::new().with_max_risk(max_risk);
@@ -184,14 +185,18 @@ impl<'a> OrchestratorBuilder<'a> {
             .then(|| Decider::rules(self.spawn_helper("rules", by_rules)));
         let person = needs(&DeciderKind::Person)
             .then(|| Decider::person(self.spawn_helper("person", PersonDecider::default)));
-        let modelled = match model {
+        let modelled = match declared
+            .model
+            .as_deref()
+            .and_then(|id| shown.get_key_value(id))
+        {
             Some((id, model)) if needs(&DeciderKind::Model) => {
                 let structured_off = declared.structured == StructuredOutput::Off;
                 let options = ModelDeciderOptions {
                     prompts_dir: declared.prompts_dir.clone(),
                     without_schemas: structured_off,
                 };
-                let decider = ModelDecider::new(model, &options)
+                let decider = ModelDecider::new(model.clone(), &options)
                     .map_err(|failure| self.declaration_error(failure))?;
                 Some(Decider::model(
                     id,
@@ -200,17 +205,71 @@ impl<'a> OrchestratorBuilder<'a> {
             }
             _ => None,
         };
+        let embedded = needs(&DeciderKind::Embedding)
+            .then(|| self.embedding_decider(shown))
+            .flatten();
         let nobody = || Decider::unavailable("model", NO_MODEL_MESSAGE);
+        let decider = |entry: DeciderEntry| {
+            let decider = match entry.kind() {
+                DeciderKind::Rules => rules.clone(),
+                DeciderKind::Person => person.clone(),
+                DeciderKind::Model => modelled.clone(),
+                DeciderKind::Embedding => embedded.clone(),
+                DeciderKind::Agent(id) => Some(Decider::agent(&id)),
+            };
+            let decider = decider.unwrap_or_else(nobody);
+            match entry.timeout() {
+                Some(timeout) => decider.with_timeout(timeout),
+                None => decider,
+            }
+        };
+        let one_by_one = self.has_own_prompts(&COMBINED_POINTS)
+            && !declared.decide.contains_key(DecisionPoint::Intake.as_str());
         Ok(Deciders::new(
             &declared.id,
             declared.class,
-            |point| match declared.decider_at(point) {
-                DeciderKind::Rules => rules.clone().unwrap_or_else(nobody),
-                DeciderKind::Person => person.clone().unwrap_or_else(nobody),
-                DeciderKind::Model => modelled.clone().unwrap_or_else(nobody),
-                DeciderKind::Agent(id) => Decider::agent(&id),
+            |point| match point == DecisionPoint::Intake && one_by_one {
+                true => Vec::new(),
+                false => declared
+                    .deciders_at(point)
+                    .into_iter()
+                    .map(decider)
+                    .collect(),
             },
         ))
+    }
+
+    /// Returns the decider by embeddings; `None` without embeddings.
+    fn embedding_decider(&mut self, shown: &HashMap<&str, AgentRef>) -> Option<Decider> {
+        let declared = self.declared.embedding.as_ref()?;
+        let model = shown.get(&*declared.model)?.clone();
+        let options = EmbeddingDeciderOptions {
+            similarity_min: share_or(declared.similarity_min, SIMILARITY_MIN_DEFAULT),
+            lead_min: share_or(declared.lead_min, LEAD_MIN_DEFAULT),
+        };
+        let decider = EmbeddingDecider::new(model, options);
+        let agent = self.spawn_helper("embedding", move || decider.clone());
+        Some(Decider::embedding(&declared.model, agent))
+    }
+
+    /// Whether the folder of prompts has one of these points.
+    fn has_own_prompts(&self, points: &[DecisionPoint]) -> bool {
+        self.declared.prompts_dir.as_ref().is_some_and(|folder| {
+            let mut files = points
+                .iter()
+                .map(|point| folder.join(format!("{point}.md")));
+            files.any(|file| file.exists())
+        })
+    }
+
+    /// Whether the combined decision may answer requests: the model writes answers, and neither
+    /// `decide` nor a prompt says how.
+    fn may_answer_at_once(&self) -> bool {
+        !self
+            .declared
+            .decide
+            .contains_key(DecisionPoint::Answer.as_str())
+            && !self.has_own_prompts(&[DecisionPoint::Answer])
     }
 
     async fn open_known_agents(&self) -> Result<PeerRegistry, StartError> {
@@ -341,7 +400,7 @@ mod tests {
             let declared: OrchestratorDeclaration =
                 toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
             let mut building = OrchestratorBuilder::new(&cx, &declared);
-            building.build_deciders(None).unwrap();
+            building.build_deciders(&HashMap::new()).unwrap();
             let asked = DecideConfirm {
                 action: Value::Null,
                 why: ConfirmReason::Risk,

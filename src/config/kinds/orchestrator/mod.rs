@@ -1,6 +1,7 @@
 //! Orchestrators (`[[agent]] kind = "orchestrator"`): declaration of deciders, tools and delegates.
 
 mod build;
+mod deciders;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use build::RunningOrchestrator;
+pub use deciders::{DeciderEntry, DeciderList, EmbeddingDeclaration, TimedDecider};
 
 use super::{
     AgentDeclaration, Reachability, RunningAgent, StartContext, StartError, decode_declaration,
@@ -56,10 +58,13 @@ pub struct OrchestratorDeclaration {
     /// peers.
     #[serde(default)]
     pub agents: Vec<String>,
-    /// Decider by decision point: `rules`, `model`, `person` or an agent's id.
+    /// Deciders by decision point: `rules`, `model`, `person`, `embedding` or an agent's id, or a list
+    /// of them.
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "anyOf": [{ "enum": DecisionPoint::ALL }, { "const": DEFAULT_POINT }] }))]
-    pub decide: BTreeMap<String, String>,
+    pub decide: BTreeMap<String, DeciderList>,
+    /// Embeddings, for points that `embedding` decides.
+    pub embedding: Option<EmbeddingDeclaration>,
     /// Names of enabled tools.
     #[serde(default = "tools")]
     #[schemars(extend("items" = { "enum": TOOL_NAMES }))]
@@ -149,20 +154,6 @@ impl OrchestratorDeclaration {
     /// Returns the name in cards and towards peers.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
-    }
-
-    /// Returns the decider of a point. Answers default to the model. Other points default to
-    /// `decide.default`, else to the model if there is one, else to the rules.
-    pub fn decider_at(&self, point: DecisionPoint) -> DeciderKind {
-        if let Some(who) = self.decide.get(point.as_str()) {
-            return DeciderKind::parse(who);
-        }
-        match self.decide.get(DEFAULT_POINT) {
-            _ if point == DecisionPoint::Answer => DeciderKind::Model,
-            Some(who) => DeciderKind::parse(who),
-            None if self.model.is_some() => DeciderKind::Model,
-            None => DeciderKind::Rules,
-        }
     }
 }
 
@@ -259,49 +250,6 @@ impl OrchestratorDeclaration {
         }
     }
 
-    fn check_deciders(
-        &self,
-        tree: &ConfigTree,
-        names: &DeclaredNames<'_>,
-        problems: &mut ProblemCollector<'_>,
-    ) {
-        let points: Vec<_> = DecisionPoint::ALL
-            .iter()
-            .map(|point| point.as_str())
-            .chain([DEFAULT_POINT])
-            .collect();
-        let decide = tree.get("decide");
-        for (point, who) in &self.decide {
-            let key = decide.and_then(|tree| tree.key_span(point));
-            let span = tree.span_at_path(&["decide", point]);
-            if !points.contains(&&**point) {
-                problems.not_one_of(
-                    key,
-                    format!("there is no decision point `{point}`"),
-                    point,
-                    &points,
-                );
-                continue;
-            }
-            match DeciderKind::parse(who) {
-                DeciderKind::Model if self.model.is_none() => {
-                    let help = Some("write the id of one in `model`".to_owned());
-                    problems.error_with(span, format!("{} has no model to decide", self.id), help);
-                }
-                DeciderKind::Agent(id) if !names.is_known(&id) => {
-                    let all = names
-                        .agents
-                        .keys()
-                        .copied()
-                        .chain(["rules", "model", "person"]);
-                    let message = format!("there is no agent {id} to decide");
-                    problems.unknown_name(span, message, &id, all);
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn check_name(
         &self,
         tree: &ConfigTree,
@@ -356,6 +304,14 @@ impl OrchestratorDeclaration {
     }
 }
 
+/// Returns the ids of models and model pools.
+fn model_ids<'a>(names: &'a DeclaredNames<'_>) -> impl Iterator<Item = &'a str> {
+    let models = names.agents.values();
+    models
+        .filter(|agent| agent.reachability() == Reachability::Agents)
+        .map(|agent| agent.id())
+}
+
 impl AgentDeclaration for OrchestratorDeclaration {
     fn id(&self) -> &str {
         &self.id
@@ -373,17 +329,19 @@ impl AgentDeclaration for OrchestratorDeclaration {
         self.description.as_deref()
     }
 
-    /// Returns the ids of its model, delegates and deciders.
+    /// Returns the ids of its models, delegates and deciders.
     fn dependencies(&self) -> Vec<&str> {
         let deciders = self
-            .decide
-            .values()
-            .filter(|who| matches!(DeciderKind::parse(who), DeciderKind::Agent(_)));
+            .named_deciders()
+            .filter(|entry| matches!(entry.kind(), DeciderKind::Agent(_)))
+            .map(DeciderEntry::name);
+        let embedding = self.embedding.as_ref().map(|embedding| &embedding.model);
         self.model
             .iter()
             .chain(&self.agents)
-            .chain(deciders)
+            .chain(embedding)
             .map(String::as_str)
+            .chain(deciders)
             .collect()
     }
 
@@ -416,17 +374,9 @@ impl AgentDeclaration for OrchestratorDeclaration {
         self.check_numbers(tree, problems);
         self.check_tools(tree, problems);
         if let Some(model) = &self.model {
-            let models = names
-                .agents
-                .values()
-                .filter(|agent| agent.reachability() == Reachability::Agents);
-            names.check_model(
-                model,
-                models.map(|agent| agent.id()),
-                tree.span_of("model"),
-                problems,
-            );
+            names.check_model(model, model_ids(names), tree.span_of("model"), problems);
         }
+        self.check_embedding(tree, names, problems);
         self.check_agents(tree, names, problems);
         self.check_deciders(tree, names, problems);
         self.check_name(tree, names, problems);

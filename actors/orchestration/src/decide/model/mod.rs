@@ -2,6 +2,7 @@
 //! Schema if the provider supports it, and parsed strictly in every case.
 
 mod answer_parser;
+mod intake_spec;
 mod prompt;
 mod prompt_specs;
 #[cfg(test)]
@@ -20,8 +21,8 @@ use callboard_runtime::{
 use serde_json::{Value, json};
 
 use super::{
-    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
-    DecideTool, DeciderReply, DecisionPoint, MakeSteps, Synthesize, WriteAnswer,
+    DecideClarity, DecideConfirm, DecideFollowUp, DecideIntake, DecideRecovery, DecideRoute,
+    DecideSplit, DecideTool, DeciderReply, DecisionPoint, MakeSteps, Synthesize, WriteAnswer,
 };
 pub use answer_parser::DECISION_BYTES_MAX;
 pub use prompt::{PROMPT_BYTES_MAX, PROMPT_TOKENS_MAX};
@@ -252,6 +253,7 @@ fn answer_prompt_data(asked: &WriteAnswer) -> PromptData {
 impl Agent for ModelDecider {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<DecideFollowUp>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideIntake>(MODEL_DECISIONS_MAX)
             .concurrent::<DecideClarity>(MODEL_DECISIONS_MAX)
             .concurrent::<DecideSplit>(MODEL_DECISIONS_MAX)
             .concurrent::<MakeSteps>(MODEL_DECISIONS_MAX)

@@ -306,6 +306,11 @@ fn prompt_definition(point: DecisionPoint) -> PromptDefinition {
             &["reason", REQUEST],
             &[HISTORY],
         ),
+        DecisionPoint::Intake => (
+            include_str!("prompts/intake.md"),
+            &[REQUEST, "tool_table", "agent_table"],
+            &[HISTORY],
+        ),
         DecisionPoint::Clarity => (include_str!("prompts/clarity.md"), &[REQUEST], &[HISTORY]),
         DecisionPoint::Split => (
             include_str!("prompts/split.md"),
@@ -347,10 +352,10 @@ fn prompt_definition(point: DecisionPoint) -> PromptDefinition {
             &["why", "numeric", "bool"],
         ),
     };
-    let system: &[_] = if point == DecisionPoint::Answer {
-        &["system_prompt"]
-    } else {
-        &[]
+    let system: &[_] = match point {
+        DecisionPoint::Answer => &["system_prompt"],
+        DecisionPoint::Intake => &["choices", "system_prompt"],
+        _ => &[],
     };
     PromptDefinition {
         text,

@@ -40,12 +40,13 @@ const STRATEGIES: [&str; 5] = [
     "ASK_HUMAN",
     "ABANDON",
 ];
-const UNKNOWN_CHOICE: &str = "the model's answer isn't one of the words that it had to choose from";
+pub(super) const UNKNOWN_CHOICE: &str =
+    "the model's answer isn't one of the words that it had to choose from";
 const PARAMS_NOT_OBJECT: &str = "the model's parameters are no object";
 
 /// Builds the JSON Schema of an object with these members and an optional `confidence`. Other
 /// members aren't allowed. `required` has the names of the required members.
-fn object_schema(members: &[(&str, Value)], required: &[&str]) -> Value {
+pub(super) fn object_schema(members: &[(&str, Value)], required: &[&str]) -> Value {
     let mut properties: serde_json::Map<String, Value> = members
         .iter()
         .map(|(name, schema)| ((*name).to_owned(), schema.clone()))
@@ -56,11 +57,11 @@ fn object_schema(members: &[(&str, Value)], required: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
-fn enum_schema(words: &[&str]) -> Value {
+pub(super) fn enum_schema(words: &[&str]) -> Value {
     json!({ "type": "string", "enum": words })
 }
 
-fn string_schema() -> Value {
+pub(super) fn string_schema() -> Value {
     json!({ "type": "string" })
 }
 
@@ -75,7 +76,7 @@ fn outcome_by_word<T>(word: &str, outcomes: [(&str, T); 2]) -> ParseResult<T> {
         .ok_or(UNKNOWN_CHOICE)
 }
 
-fn parse_params(object: &RawObject) -> ParseResult<Option<RawObject>> {
+pub(super) fn parse_params(object: &RawObject) -> ParseResult<Option<RawObject>> {
     object
         .get("params")
         .map(RawObject::parse)
@@ -84,7 +85,11 @@ fn parse_params(object: &RawObject) -> ParseResult<Option<RawObject>> {
 }
 
 /// Collects the prompt data for routing a request, with all tools and agents.
-fn routing_prompt_data(request: &str, world: &RoutingContext, history: &[Turn]) -> PromptData {
+pub(super) fn routing_prompt_data(
+    request: &str,
+    world: &RoutingContext,
+    history: &[Turn],
+) -> PromptData {
     let (tools, agents) = (world.tools.clone(), world.agents.clone());
     PromptData {
         history: history.to_vec(),
@@ -148,6 +153,34 @@ impl PromptSpec for DecideFollowUp {
     }
 }
 
+/// Returns the agent that an object in a model's answer names.
+pub(super) fn remote_agent(object: &RawObject) -> ParseResult<String> {
+    object.text("agent_id").ok_or("the model names no agent")
+}
+
+pub(super) fn agent_id_schema(world: &RoutingContext) -> Value {
+    let ids: Vec<&str> = world.agents.iter().map(|agent| &*agent.id).collect();
+    match ids.len() {
+        1..=SCHEMA_IDS_MAX => enum_schema(&ids),
+        _ => string_schema(),
+    }
+}
+
+pub(super) fn name_schema(names: &[&str]) -> Value {
+    match names {
+        [] => string_schema(),
+        names => enum_schema(names),
+    }
+}
+
+pub(super) fn steps_schema() -> Value {
+    let needs = json!({ "type": "object", "properties": { "depends_on": { "type": "array", "items": string_schema() } },
+        "required": ["depends_on"], "additionalProperties": false });
+    let step = json!({ "type": "object", "properties": { "id": string_schema(), "input_message": string_schema(), "metadata": needs },
+        "required": ["id", "input_message", "metadata"], "additionalProperties": false });
+    json!({ "type": "array", "items": step, "minItems": 1, "maxItems": STEPS_MAX })
+}
+
 impl PromptSpec for DecideClarity {
     const TOKENS_MAX: u32 = 256;
 
@@ -187,7 +220,7 @@ impl PromptSpec for DecideClarity {
     }
 }
 
-fn parse_clarity(word: &str, question: Option<&str>) -> ParseResult<Clarity> {
+pub(super) fn parse_clarity(word: &str, question: Option<&str>) -> ParseResult<Clarity> {
     match &*normalize_word(word) {
         "CLEAR" => Ok(Clarity::Clear),
         "NEEDS_CLARIFY" => {
@@ -250,12 +283,7 @@ impl PromptSpec for MakeSteps {
     }
 
     fn schema(&self) -> Value {
-        let needs = json!({ "type": "object", "properties": { "depends_on": { "type": "array", "items": string_schema() } },
-            "required": ["depends_on"], "additionalProperties": false });
-        let step = json!({ "type": "object", "properties": { "id": string_schema(), "input_message": string_schema(), "metadata": needs },
-            "required": ["id", "input_message", "metadata"], "additionalProperties": false });
-        let steps = json!({ "type": "array", "items": step, "minItems": 1, "maxItems": STEPS_MAX });
-        object_schema(&[("steps", steps)], &["steps"])
+        object_schema(&[("steps", steps_schema())], &["steps"])
     }
 
     fn parse_object(&self, object: &RawObject) -> Option<ParseResult<StepPlan>> {
@@ -267,7 +295,7 @@ impl PromptSpec for MakeSteps {
     }
 }
 
-fn parse_plan(steps: &RawValue) -> ParseResult<StepPlan> {
+pub(super) fn parse_plan(steps: &RawValue) -> ParseResult<StepPlan> {
     let steps: Vec<StepDefinition> = serde_json::from_str(steps.get())
         .map_err(|_| "a step of the model's plan has missing or unknown keys")?;
     StepPlan::try_new(steps).map_err(
@@ -284,17 +312,11 @@ impl PromptSpec for DecideRoute {
     }
 
     fn schema(&self) -> Value {
-        let ids: Vec<&str> = self.world.agents.iter().map(|agent| &*agent.id).collect();
-        let agent_id = if (1..=SCHEMA_IDS_MAX).contains(&ids.len()) {
-            enum_schema(&ids)
-        } else {
-            string_schema()
-        };
         let words = enum_schema(&["LOCAL", "REMOTE", "REJECT"]);
         object_schema(
             &[
                 ("decision", words),
-                ("agent_id", agent_id),
+                ("agent_id", agent_id_schema(&self.world)),
                 ("reason", string_schema()),
             ],
             &["decision"],
@@ -304,9 +326,9 @@ impl PromptSpec for DecideRoute {
     fn parse_object(&self, object: &RawObject) -> Option<ParseResult<Route>> {
         let outcome = match &*normalize_word(&object.text("decision")?) {
             "LOCAL" => Route::Local,
-            "REMOTE" => match object.text("agent_id") {
-                Some(agent) => Route::Remote { agent },
-                None => return Some(Err("the model names no agent")),
+            "REMOTE" => match remote_agent(object) {
+                Ok(agent) => Route::Remote { agent },
+                Err(why) => return Some(Err(why)),
             },
             "REJECT" => Route::Reject {
                 reason: reason_or_default(&object.text("reason").unwrap_or_default()),
@@ -358,7 +380,7 @@ impl PromptSpec for DecideRoute {
     }
 }
 
-fn reason_or_default(said: &str) -> String {
+pub(super) fn reason_or_default(said: &str) -> String {
     match to_single_line(said, REASON_CHARS_MAX) {
         none if none.is_empty() => DEFAULT_REASON.to_owned(),
         reason => reason,
@@ -379,14 +401,9 @@ impl PromptSpec for DecideTool {
 
     fn schema(&self) -> Value {
         let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.name).collect();
-        let tool_name = if names.is_empty() {
-            string_schema()
-        } else {
-            enum_schema(&names)
-        };
         object_schema(
             &[
-                ("tool_name", tool_name),
+                ("tool_name", name_schema(&names)),
                 ("params", json!({ "type": "object" })),
             ],
             &["tool_name", "params"],

@@ -1,6 +1,7 @@
 //! Execution of an action: runs a tool or asks an agent, recovers from failures (NP3) and asks for
 //! confirmations (NP5).
 
+mod alternatives;
 mod attempt;
 mod recovery;
 
@@ -28,6 +29,8 @@ pub const STEP_REROUTES_MAX: u32 = 2;
 /// Maximum questions to a person about the failures of one step. After that many, nobody is asked.
 /// Fixed.
 pub const STEP_QUESTIONS_MAX: u32 = 1;
+/// Line between the instruction of a step and the results that it needs.
+pub(crate) const RESULTS_HEADING: &str = "\n\nResults of earlier steps:";
 /// First line of a confirmation question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
 /// Default key of a confirmation question, and the name of its answer field.

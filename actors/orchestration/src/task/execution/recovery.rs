@@ -9,6 +9,7 @@ use rand::RngExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::alternatives::fitting_agents;
 use super::attempt::StepAttemptError;
 use super::{
     CompletedStep, ConfirmationRequest, STEP_ATTEMPTS_MAX, STEP_QUESTIONS_MAX, STEP_REROUTES_MAX,
@@ -262,14 +263,7 @@ impl<'a> RecoveringExecution<'a> {
             error: screen_error(options.guard.as_ref(), failure, self.execution.cx).await,
             attempts: self.attempts,
             tools: names(world.tools.iter().map(|tool| &*tool.name).collect()),
-            agents: names(
-                world
-                    .agents
-                    .iter()
-                    .filter(|agent| agent.is_up)
-                    .map(|agent| &*agent.id)
-                    .collect(),
-            ),
+            agents: names(fitting_agents(world, &self.action, &self.text)),
             may_ask: self.may_ask(),
         }
     }

@@ -78,6 +78,7 @@ impl ConcurrentHandler<RawMessage> for Player {
 fn by_default(message: &str, asked: &Value) -> Value {
     let outcome = match message {
         "decide_follow_up" => json!("handle_directly"),
+        "decide_intake" => json!({ "local": { "tool_name": "echo", "params": {} } }),
         "decide_clarity" => json!("clear"),
         "decide_split" => json!("no"),
         "decide_route" => json!("local"),
@@ -227,7 +228,15 @@ pub(super) fn with(
     change: impl FnOnce(&mut TaskOrchestratorOptions),
     test: impl AsyncFnOnce(&mut Kit),
 ) {
-    run_with_paused_time(async |system| run(system, change, test).await);
+    run_with_paused_time(async |system| run(system, false, change, test).await);
+}
+
+/// Runs `test` with an orchestrator that decides at once (DP0) and may answer then, in paused time.
+pub(super) fn with_combined(test: impl AsyncFnOnce(&mut Kit)) {
+    let answers = |options: &mut TaskOrchestratorOptions| {
+        options.intake.answer_prompt = Some(String::new());
+    };
+    run_with_paused_time(async |system| run(system, true, answers, test).await);
 }
 
 /// Runs `test` with an orchestrator with the default options, in paused time.
@@ -239,21 +248,22 @@ pub(super) fn with_kit(test: impl AsyncFnOnce(&mut Kit)) {
 pub(super) fn with_guard(test: impl AsyncFnOnce(&mut Kit)) {
     run_with_paused_time(async |system| {
         let guard = system.spawn(Guardrail::default());
-        run(system, |options| options.guard = Some(guard), test).await;
+        run(system, false, |options| options.guard = Some(guard), test).await;
     });
 }
 
 /// Runs `test` with an orchestrator in real time, for commands.
 pub(super) fn with_programs(test: impl AsyncFnOnce(&mut Kit)) {
-    run_with_real_time(async |system| run(system, |_| {}, test).await);
+    run_with_real_time(async |system| run(system, false, |_| {}, test).await);
 }
 
 async fn run(
     system: &System,
+    is_combined: bool,
     change: impl FnOnce(&mut TaskOrchestratorOptions),
     test: impl AsyncFnOnce(&mut Kit),
 ) {
-    let mut kit = Kit::new(system, change).await;
+    let mut kit = Kit::new(system, is_combined, change).await;
     test(&mut kit).await;
     if let Some(runner) = kit.runner.take() {
         runner.stop().await;
@@ -262,17 +272,21 @@ async fn run(
 }
 
 impl Kit {
-    async fn new(system: &System, change: impl FnOnce(&mut TaskOrchestratorOptions)) -> Self {
+    async fn new(
+        system: &System,
+        is_combined: bool,
+        change: impl FnOnce(&mut TaskOrchestratorOptions),
+    ) -> Self {
         let (script, asked) = (Script::default(), Arc::new(Mutex::new(Vec::new())));
         let player = system.spawn(Player {
             script: script.clone(),
             asked: asked.clone(),
         });
-        let deciders = Arc::new(Deciders::uniform(
-            ID,
-            DataClass::Personal,
-            &Decider::model("script", player),
-        ));
+        let decider = Decider::model("script", player);
+        let deciders = Arc::new(match is_combined {
+            true => Deciders::new(ID, DataClass::Personal, |_| vec![decider.clone()]),
+            false => Deciders::uniform(ID, DataClass::Personal, &decider),
+        });
         let notes = system.store().kv.clone();
         let known = PeerRegistryOptions {
             id: ID.into(),
@@ -347,6 +361,12 @@ impl Kit {
             .filter(|(name, _)| name == message)
             .map(|(_, asked)| asked.clone())
             .collect()
+    }
+
+    /// Returns the names of all recorded requests to deciders, in order.
+    pub(super) fn asked_all(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Adds a peer under `id` and returns the log of its messages.

@@ -1,3 +1,4 @@
+mod combined;
 mod commands;
 mod frozen;
 mod kit;

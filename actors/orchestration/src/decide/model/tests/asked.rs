@@ -53,6 +53,41 @@ fn with_a_schema() {
     });
 }
 
+/// Goal: the combined decision offers only what is allowed, and shows agents, tools and the schema of
+/// each tool's parameters. Method: inspect the request with everything allowed, and with nothing.
+#[test]
+fn combined_choices() {
+    testkit::run_with_paused_time(async |system| {
+        let all = ["REJECT", "CLARIFY", "STEPS", "REMOTE", "ANSWER", "LOCAL"];
+        let step = DecideIntake {
+            may_clarify: false,
+            may_split: false,
+            answer_prompt: None,
+            ..intake()
+        };
+        let few = ["REJECT", "REMOTE", "LOCAL"];
+        for (message, words) in [(intake(), &all[..]), (step, &few[..])] {
+            let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
+            settle(system, &model, message).await;
+            let body = body(&asked.recv().await.unwrap());
+            let schema = &body["tools"][0]["inputSchema"]["properties"];
+            assert_eq!(schema["decision"]["enum"], json!(words));
+            assert_eq!(schema["tool_name"]["enum"], json!(["llm", "echo"]));
+            let system_prompt = body["systemPrompt"].as_str().unwrap();
+            for word in all {
+                let is_offered = system_prompt.contains(&format!("- {word}: "));
+                assert_eq!(is_offered, words.contains(&word), "{word}");
+            }
+            assert_eq!(system_prompt.contains("Be kind."), words.len() == all.len());
+            let turn = body["messages"][0]["content"]["text"].as_str().unwrap();
+            let tool = "- echo: Does echo.; about echo-tag; for example “echo this”; parameters: {";
+            assert!(turn.contains(tool), "{turn}");
+            assert!(turn.contains("- weather (Agent weather)"), "{turn}");
+        }
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
 /// Goal: a setting that the provider refuses isn't sent again: first the temperature, then the
 /// schema; other failures aren't retried. Method: providers that refuse one, both, or are
 /// unavailable; inspect the requests of two decisions.
@@ -152,6 +187,10 @@ fn codes() {
     }
     testkit::run_with_paused_time(async |system| {
         assert_eq!(first_line(system, follow_up()).await, "[DP1] Porto");
+        assert_eq!(
+            first_line(system, intake()).await,
+            format!("[DP0] {REQUEST}")
+        );
         assert_eq!(
             first_line(system, clarity()).await,
             format!("[NP1] {REQUEST}")

@@ -27,6 +27,78 @@ fn each<D: DecisionRequest + Sync>(asked: &D, object: Value, texts: &[&str], exp
     }
 }
 
+/// Goal: every outcome of DP0 is parsed, and an answer that lacks what its choice needs, or makes a
+/// choice that isn't offered, is unclear. Method: rows in every form; rows of mistakes.
+#[test]
+fn combined_decisions() {
+    let ask = intake();
+    let question = "Which Porto?".to_owned();
+    let rows = [
+        (
+            json!({ "decision": "CLARIFY", "question": question }),
+            Intake::NeedsClarify { question },
+        ),
+        (
+            json!({ "decision": "local", "tool_name": "echo", "params": { "text": "a" } }),
+            Intake::Local(ToolChoice {
+                tool_name: "echo".into(),
+                params: object(json!({ "text": "a" })),
+            }),
+        ),
+        (
+            json!({ "decision": "LOCAL", "tool_name": "echo" }),
+            Intake::Local(ToolChoice {
+                tool_name: "echo".into(),
+                params: object(json!({})),
+            }),
+        ),
+        (
+            json!({ "decision": "REMOTE", "agent_id": "weather", "reason": "it rains" }),
+            Intake::Remote {
+                agent: "weather".into(),
+            },
+        ),
+        (
+            json!({ "decision": "REJECT", "reason": "No." }),
+            Intake::Reject {
+                reason: "No.".into(),
+            },
+        ),
+        (
+            json!({ "decision": "ANSWER", "answer": "Sun." }),
+            Intake::Answer {
+                text: "Sun.".into(),
+            },
+        ),
+    ];
+    for (object, outcome) in rows {
+        each(&ask, object, &[], outcome);
+    }
+    let step = json!({ "id": "a", "input_message": "do", "metadata": { "depends_on": [] } });
+    let plan: StepPlan = serde_json::from_value(json!({ "steps": [step] })).unwrap();
+    let split = json!({ "decision": "STEPS", "steps": [step] });
+    each(&ask, split.clone(), &[], Intake::Split(plan));
+    let one_step = DecideIntake {
+        may_clarify: false,
+        may_split: false,
+        answer_prompt: None,
+        ..intake()
+    };
+    for wrong in [
+        split,
+        json!({ "decision": "CLARIFY", "question": "Which?" }),
+        json!({ "decision": "ANSWER", "answer": "Sun." }),
+        json!({ "decision": "LOCAL" }),
+        json!({ "decision": "LOCAL", "tool_name": "echo", "params": 3 }),
+        json!({ "decision": "REMOTE" }),
+        json!({ "decision": "ELSEWHERE" }),
+    ] {
+        falls_back(&one_step, uses(wrong), FallbackReason::Unclear);
+    }
+    let unknown = json!({ "decision": "REMOTE", "agent_id": "moon" });
+    falls_back(&one_step, uses(unknown), FallbackReason::Unknown);
+}
+
 /// Goal: DP1's two outcomes are parsed, with and without a question. Method: rows in every form.
 /// Rows: B-45.
 #[test]

@@ -57,11 +57,8 @@ pub async fn settle<D: DecisionRequest + Sync>(
     model: &AgentRef,
     asked: D,
 ) -> DecisionResult<D::Outcome> {
-    let deciders = Deciders::uniform(
-        "test",
-        DataClass::Internal,
-        &Decider::model("m", decider(system, model)),
-    );
+    let decider = Decider::model("m", decider(system, model));
+    let deciders = Deciders::new("test", DataClass::Internal, |_| vec![decider.clone()]);
     let desk = system.spawn(Desk(Arc::new(deciders), std::marker::PhantomData::<D>));
     desk.ask(Settle(asked)).await.unwrap()
 }
@@ -177,6 +174,17 @@ pub fn follow_up() -> DecideFollowUp {
         history: history(),
         reason: "Which city?".into(),
         message: "Porto".into(),
+    }
+}
+
+pub fn intake() -> DecideIntake {
+    DecideIntake {
+        request: REQUEST.into(),
+        history: history(),
+        world: world(),
+        may_clarify: true,
+        may_split: true,
+        answer_prompt: Some("Be kind.".into()),
     }
 }
 
