@@ -353,8 +353,8 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
             | DecisionPoint::Plan
             | DecisionPoint::Route
             | DecisionPoint::Tool
-            | DecisionPoint::Synthesis => planner.clone(),
-            _ => Decider::unavailable("nobody", "nothing goes wrong here"),
+            | DecisionPoint::Synthesis => vec![planner.clone()],
+            _ => Vec::new(),
         },
     ));
     let agent = orchestrator(&system, deciders).await?;

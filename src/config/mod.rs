@@ -57,12 +57,12 @@ pub use bidirectional::{
     CLAUDE_KEY_VARIABLES, CLAUDE_MODEL_DEFAULT, ReplDeclaration,
 };
 pub use kinds::{
-    A2aAgentDeclaration, A2aBindingName, A2aVersionName, CommandDeclaration, DiscoveryDeclaration,
-    InterfaceDeclaration, MailMemberDeclaration, MailroomDeclaration, McpEraName, ModelDeclaration,
-    OauthDeclaration, OrchestratorDeclaration, PersonDeclaration, PipelineError,
-    RunningOrchestrator, SamplingDeclaration, StartError, StructuredOutput, TmuxDeclaration,
-    TmuxPane, UpstreamDeclaration, UpstreamError, UpstreamStart, UpstreamTransport,
-    WebhookDeclaration,
+    A2aAgentDeclaration, A2aBindingName, A2aVersionName, CommandDeclaration, DeciderEntry,
+    DeciderList, DiscoveryDeclaration, EmbeddingDeclaration, InterfaceDeclaration,
+    MailMemberDeclaration, MailroomDeclaration, McpEraName, ModelDeclaration, OauthDeclaration,
+    OrchestratorDeclaration, PersonDeclaration, PipelineError, RunningOrchestrator,
+    SamplingDeclaration, StartError, StructuredOutput, TimedDecider, TmuxDeclaration, TmuxPane,
+    UpstreamDeclaration, UpstreamError, UpstreamStart, UpstreamTransport, WebhookDeclaration,
 };
 pub(crate) use kinds::{
     AgentDeclaration, PipelineAgents, PipelineOptions, PushInboxes, Reachability, RunningAgent,
@@ -295,10 +295,7 @@ impl Topology {
                 .iter()
                 .map(|upstream| (upstream.id.clone(), upstream.server_grants()))
                 .collect(),
-            models: self
-                .agents_of_kind::<ModelDeclaration>()
-                .map(|model| model.id.clone())
-                .collect(),
+            models: self.answering_models().map(str::to_owned).collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_gateway::question_router::{QuestionRouterError, StrategyQuestionRouter};
-use callboard_guardrail::{CustomRule, Guardrail, GuardrailPolicy, RuleSet};
+use callboard_guardrail::{CustomRule, DetectorPolicy, Guardrail, GuardrailPolicy, RuleSet};
 use callboard_message::{DataClass, Failure};
 use callboard_rpc::{AuthFailures, BufferLimits};
 use callboard_runtime::{
@@ -102,6 +102,9 @@ impl NodePolicies {
                     .descriptions_only()
                     .with_timeout(DESCRIPTIONS_TIMEOUT),
             }));
+        }
+        if let Some(options) = declared.detector_options() {
+            guard.push(Box::new(DetectorPolicy::new(self.system.clone(), options)));
         }
         self.guard.set_policies(&self.system, guard);
         old.map(|(agent, _)| agent)

@@ -8,6 +8,7 @@
 
 mod concept_words;
 mod custom;
+mod detector;
 mod disguises;
 mod encodings;
 mod long_texts;
@@ -42,6 +43,7 @@ use long_texts::{
 };
 
 pub use custom::{CUSTOM_RULE_BYTES_MAX, CUSTOM_RULE_WEIGHT_MAX, CUSTOM_RULES_MAX, CustomRule};
+pub use detector::{DETECTIONS_IN_FLIGHT_MAX, DetectorOptions, DetectorPolicy};
 pub use normalize::SCREEN_BYTES_MAX;
 pub use rules::RuleSet;
 use screen::NO_RULES_ID;

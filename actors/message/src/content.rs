@@ -265,6 +265,9 @@ impl fmt::Debug for ToolResult {
 pub const ARTIFACTS_SENT_META_KEY: &str = "callboard/shown";
 /// Metadata key of a message's or task's parent: the id of the task that it belongs to.
 pub const PARENT_META_KEY: &str = "parent_id";
+/// Key in a result's `_meta` of the decision that the result comes from: `run`, `outcome`, `by`,
+/// `confidence` (0 to 1) and `decisions` (their number).
+pub const DECISION_META_KEY: &str = "callboard/decision";
 
 /// Member of `_meta` in a [`crate::ToolResult`]. `true` if the result is to be sent as an immediate
 /// message instead of a task's result (A2A: a reply of type `Message`).

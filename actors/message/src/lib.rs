@@ -29,8 +29,8 @@ mod yes_no;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use capabilities::{CallerCapabilities, CapabilityChange, LogLevel, LogMessage};
 pub use content::{
-    ARTIFACTS_SENT_META_KEY, Artifact, Content, DIRECT_MESSAGE_META_KEY, FAILURE_META_KEY,
-    PARENT_META_KEY, ResourceContent, ToolResult,
+    ARTIFACTS_SENT_META_KEY, Artifact, Content, DECISION_META_KEY, DIRECT_MESSAGE_META_KEY,
+    FAILURE_META_KEY, PARENT_META_KEY, ResourceContent, ToolResult,
 };
 pub use failure::{Failure, FailureKind, NEEDED_SCOPE_DATA_KEY, RawReply};
 pub use hex::encode_hex;

@@ -1,10 +1,11 @@
 //! Policies for all messages that cross a boundary (`[policy]`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
+use std::time::Duration;
 
-use callboard_guardrail::{CustomRule, RuleSet};
+use callboard_guardrail::{CustomRule, DetectorOptions, RuleSet};
 use callboard_message::DataClass;
 use callboard_rpc::BufferLimits;
 use callboard_runtime::{AccessRule, AccessRules, DataClassLookup, Quota};
@@ -32,6 +33,13 @@ pub struct PolicyDeclaration {
     pub rules: Vec<AccessRule>,
     /// Limits of calls, tokens and money of principals in a minute, day or month.
     pub quotas: Vec<Quota>,
+    /// Id of an agent that judges texts at boundaries in addition to the guardrail, by the message
+    /// `screen`; `None` for no such agent.
+    pub detector: Option<String>,
+    /// Time limit of the detector for one message, in milliseconds. Default: 2,000.
+    pub detector_timeout_ms: Option<NonZeroU64>,
+    /// Whether messages are blocked while the detector is unavailable. Default: true.
+    pub detector_required: bool,
     /// Guardrail rules in addition to the built-in ones.
     pub guard_rules: Vec<CustomRule>,
     /// Maximum number of requests per second of one principal at the listeners; `None` for no
@@ -65,6 +73,17 @@ impl PolicyDeclaration {
 }
 
 impl PolicyDeclaration {
+    /// Returns the options of the detector; `None` without one.
+    pub(crate) fn detector_options(&self) -> Option<DetectorOptions> {
+        let options = DetectorOptions::new(self.detector.clone()?);
+        let timeout = self.detector_timeout_ms.map(NonZeroU64::get);
+        Some(DetectorOptions {
+            timeout: timeout.map_or(options.timeout, Duration::from_millis),
+            is_required: self.detector_required,
+            ..options
+        })
+    }
+
     /// Reports mistakes in the rules about who may use what.
     fn check_rules(
         &self,
@@ -143,6 +162,9 @@ impl Default for PolicyDeclaration {
             guard_descriptions: true,
             rules: Vec::new(),
             quotas: Vec::new(),
+            detector: None,
+            detector_timeout_ms: None,
+            detector_required: true,
             guard_rules: Vec::new(),
             per_client_per_second: None,
             per_tool_per_second: BTreeMap::new(),
@@ -161,6 +183,11 @@ impl SectionDeclaration for PolicyDeclaration {
     ) {
         self.check_rules(tree, names, problems);
         check_quotas(&self.quotas, tree, names, problems);
+        if let Some(id) = self.detector.as_ref().filter(|id| !names.is_known(id)) {
+            let message = format!("there is no agent {id} to judge texts");
+            let all = names.agents.keys().copied();
+            problems.unknown_name(tree.span_of("detector"), message, id, all);
+        }
         if let Err(error) = RuleSet::with_custom(&self.guard_rules) {
             let index = self
                 .guard_rules

@@ -6,8 +6,7 @@ use callboard_message::DataClass;
 use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 
 use super::{NODE, told};
-use crate::config::Topology;
-use crate::config::kinds::DeciderEntry;
+use crate::config::{DeciderEntry, ModelDeclaration, Topology};
 
 /// Returns a topology with a model, a remote agent, and an orchestrator with the keys `more`.
 fn with(more: &str) -> String {
@@ -86,6 +85,22 @@ fn chains_of_deciders() {
     ] {
         assert_eq!(names(more, point), expected, "{more} {point}");
     }
+}
+
+/// Goal: models that only make embeddings answer no sampling requests. Method: a model that answers,
+/// one that an orchestrator embeds by, and a table of word vectors.
+#[test]
+fn models_that_only_embed() {
+    let text = with(
+        "embedding = { model = \"e\" }\n[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"e\"\n[[agent]]\nkind = \"model\"\nprovider = \"word_vectors\"\nid = \"w\"\npath = \"w.vec\"",
+    );
+    let topology = Topology::parse(&text, false, Path::new("/here")).unwrap();
+    assert_eq!(topology.answering_models().collect::<Vec<_>>(), ["m"]);
+    let vectors = topology.agent_of_kind::<ModelDeclaration>("w").unwrap();
+    assert_eq!(
+        vectors.config.vectors_file(),
+        Some(Path::new("/here/w.vec"))
+    );
 }
 
 /// Goal: every mistake is told where it stands. Method: one file a mistake; what is told, and that there is no other.

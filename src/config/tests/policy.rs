@@ -1,6 +1,12 @@
 //! Tests of the rules about who may use what in topologies.
 
+use std::path::Path;
+use std::time::Duration;
+
+use callboard_guardrail::DetectorOptions;
+
 use super::{NODE, told};
+use crate::config::{PolicyDeclaration, Topology};
 
 /// Goal: a mistake in a rule about who may use what names the rule. Method: rows of rules, after one without a
 /// mistake.
@@ -109,4 +115,41 @@ fn mistakes_in_quotas() {
             }
         }
     }
+}
+
+/// Goal: the detector is an agent of the file, with a time limit and a setting for its absence.
+/// Method: the default, all keys, and an unknown agent.
+#[test]
+fn detectors() {
+    let options = |keys: &str| {
+        let text = format!(
+            "{NODE}[policy]\n{keys}\n[[upstream]]\nid = \"classifier\"\nurl = \"https://c.example/mcp\"\n"
+        );
+        let topology =
+            Topology::parse(&text, false, Path::new("")).map_err(|_| told(&text, false))?;
+        Ok::<_, Vec<String>>(
+            topology
+                .section::<PolicyDeclaration>()
+                .unwrap()
+                .detector_options(),
+        )
+    };
+    assert_eq!(options("guard = true"), Ok(None));
+    let default = DetectorOptions::new("classifier");
+    assert_eq!(
+        options("detector = \"classifier\""),
+        Ok(Some(default.clone()))
+    );
+    let all = "detector = \"classifier\"\ndetector_timeout_ms = 300\ndetector_required = false";
+    let expected = DetectorOptions {
+        timeout: Duration::from_millis(300),
+        is_required: false,
+        ..default
+    };
+    assert_eq!(options(all), Ok(Some(expected)));
+    let unknown = options("detector = \"clasifier\"").unwrap_err();
+    assert!(
+        unknown[0].contains("there is no agent clasifier to judge texts"),
+        "{unknown:?}"
+    );
 }

@@ -551,7 +551,7 @@ fn plan_result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolR
 
 /// Rounds to two decimals and converts to `f64`, because an `f32` such as 0.35 has a longer form as
 /// JSON.
-fn to_hundredths(share: f32) -> f64 {
+pub(super) fn to_hundredths(share: f32) -> f64 {
     (f64::from(share) * 100.0).round() / 100.0
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use callboard_guardrail::TextOrigin;
 use callboard_message::capabilities::Converse;
-use callboard_message::{Failure, FailureKind, ToolResult};
+use callboard_message::{DECISION_META_KEY, Failure, FailureKind, RawObject, ToolResult};
 use callboard_runtime::{Context, TaskOwner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::plan::{NewPlan, is_command, root_task_id, single_step, step_action};
+use super::plan::{NewPlan, is_command, root_task_id, single_step, step_action, to_hundredths};
 use super::question_dedup::{QuestionHistory, QuestionStore, RunStore, dedup_questions};
 use super::request::{ParsedRequest, truncate_history};
 use super::run_follower::follow_run;
@@ -18,7 +18,9 @@ use crate::decide::intake::{
     IntakeOptions, IntakeResult, IntakeStage, PlannedStep, RoutingDecision, RoutingRequest, route,
 };
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
-use crate::decide::{ConfirmReason, DecisionRecord, RoutingContext, RunId, Turn, only_text_param};
+use crate::decide::{
+    ConfirmReason, DecisionPoint, DecisionRecord, RoutingContext, RunId, Turn, only_text_param,
+};
 use crate::task::execution::{
     ConfirmationRequest, StepExecution, check_guardrail, confirm, result_text,
 };
@@ -160,7 +162,7 @@ impl RequestPipeline<'_> {
             ..
         } = self.route_once(&history, &world).await?;
         if let Some(answer) = answer {
-            return Ok(ToolResult::text(answer));
+            return Ok(with_decision(ToolResult::text(answer), &self.run, &records));
         }
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
@@ -194,7 +196,8 @@ impl RequestPipeline<'_> {
                     &records,
                 )
                 .await?;
-                self.execute(text, action, &world, history, true).await
+                let done = self.execute(text, action, &world, history, true).await?;
+                Ok(with_decision(done, &self.run, &records))
             }
         }
     }
@@ -454,4 +457,24 @@ fn clarification_key(round: u32) -> String {
     } else {
         format!("{CLARIFY_KEY}-{}", round + 1)
     }
+}
+
+/// Adds the decision that a result comes from to its `_meta` ([`DECISION_META_KEY`]): the latest
+/// decision on the route or the tool.
+fn with_decision(result: ToolResult, run: &RunId, records: &[DecisionRecord]) -> ToolResult {
+    let is_route = |record: &&DecisionRecord| {
+        use DecisionPoint::{Intake, Route, Tool};
+        matches!(record.point, Intake | Route | Tool)
+    };
+    let Some(record) = records.iter().rfind(is_route) else {
+        return result;
+    };
+    let decision = RawObject::single("run", run.as_str())
+        .with("outcome", &record.outcome)
+        .with("by", &record.by)
+        .with("confidence", to_hundredths(record.confidence))
+        .with("decisions", records.len());
+    let ToolResult(result) = result;
+    let meta = result.object("_meta").unwrap_or_default();
+    ToolResult(result.with("_meta", meta.with(DECISION_META_KEY, decision)))
 }

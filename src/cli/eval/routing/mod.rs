@@ -249,11 +249,53 @@ struct RoutingMiss {
 /// Number of folds for the spread of the accuracy.
 const FOLDS: usize = 5;
 
+/// Accuracy of a decider that gives every request the same route.
+#[derive(Debug, Clone, PartialEq)]
+struct ConstantRoute {
+    /// The best such route: a class, and its tool or agent.
+    route: String,
+    accuracy: Proportion,
+}
+
+impl ConstantRoute {
+    /// Returns the best of the routes that the requests expect; `None` without requests.
+    fn best(cases: &[EvalCase]) -> Option<Self> {
+        let expected: BTreeMap<String, (RouteClass, Option<&str>)> = cases
+            .iter()
+            .map(|case| {
+                let target = case.target.as_deref();
+                (route_name(case.expect, target), (case.expect, target))
+            })
+            .collect();
+        let accuracy = |(route, (class, target)): (String, (RouteClass, Option<&str>))| {
+            let mut accuracy = Proportion::default();
+            for case in cases {
+                accuracy.add(is_correct(case, class, target));
+            }
+            Self { route, accuracy }
+        };
+        expected
+            .into_iter()
+            .map(accuracy)
+            .max_by_key(|constant| constant.accuracy.correct)
+    }
+}
+
+/// Returns a route in words: the class, and its tool or agent.
+fn route_name(class: RouteClass, target: Option<&str>) -> String {
+    match target {
+        Some(target) => format!("{} {target}", class.as_str()),
+        None => class.as_str().to_owned(),
+    }
+}
+
 /// Results for one set of requests.
 #[derive(Debug, Default)]
 struct SetReport {
     name: String,
     all: Proportion,
+    /// Best route for all requests alike; `None` without requests.
+    constant: Option<ConstantRoute>,
     /// Accuracy of the class alone: the tool or agent may be another than expected.
     class_only: Proportion,
     /// Confusion matrix: number of requests. Row: expected class, column: decided class, in the
@@ -280,6 +322,7 @@ impl SetReport {
     ) -> Self {
         let mut part = Self {
             name,
+            constant: ConstantRoute::best(&cases),
             elapsed: took,
             ..Self::default()
         };
@@ -302,13 +345,9 @@ impl SetReport {
             if is_right {
                 continue;
             }
-            let named = |class: RouteClass, target: Option<&str>| match target {
-                Some(target) => format!("{} {target}", class.as_str()),
-                None => class.as_str().to_owned(),
-            };
             let (expected, got) = (
-                named(case.expect, case.target.as_deref()),
-                named(class, target),
+                route_name(case.expect, case.target.as_deref()),
+                route_name(class, target),
             );
             let text = is_shown(&part.name).then_some(case.text);
             part.misses.push(RoutingMiss {
@@ -319,6 +358,14 @@ impl SetReport {
             });
         }
         part
+    }
+
+    /// Whether the lower end of the accuracy's 95 % interval is above what the best constant route
+    /// gets. `false` without requests.
+    fn is_better_than_chance(&self) -> bool {
+        let [low, _] = self.all.interval();
+        let constant = self.constant.as_ref();
+        constant.is_some_and(|constant| low > constant.accuracy.accuracy())
     }
 }
 
@@ -365,6 +412,13 @@ fn set_json(part: &SetReport, failures: bool) -> Value {
         "decisions_per_s": decisions_per_second(part).round(),
         "micro_usd": part.micro_usd,
     });
+    if let Some(ConstantRoute { route, accuracy }) = &part.constant {
+        value["chance"] = json!({
+            "route": route,
+            "accuracy": round_share(accuracy.accuracy()),
+            "is_beaten": part.is_better_than_chance(),
+        });
+    }
     if failures {
         value["failures"] = json!(part.misses);
     }
@@ -393,6 +447,14 @@ fn set_text(part: &SetReport, failures: bool) -> String {
         part.all.to_text(),
         part.class_only.to_text()
     );
+    if let Some(ConstantRoute { route, accuracy }) = &part.constant {
+        let verdict = match part.is_better_than_chance() {
+            true => "",
+            false => "; the decider is no better than chance",
+        };
+        let share = percent(accuracy.accuracy());
+        text += &format!("  always {route}: {share}{verdict}\n");
+    }
     for (lang, share) in &part.by_lang {
         text += &format!("  {lang:<13} {}\n", share.to_text());
     }

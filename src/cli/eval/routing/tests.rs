@@ -1,8 +1,11 @@
+use std::time::Duration;
+
 use callboard_orchestration::decide::RoutingContext;
+use callboard_orchestration::decide::intake::RoutingDecision;
 use serde_json::{Value, json};
 
-use super::cases::{EvalCase, EvalDataset, parse_cases};
-use super::{RouteClass, is_correct};
+use super::cases::{EvalCase, EvalDataset, RoutingResult, parse_cases};
+use super::{ConstantRoute, RouteClass, SetReport, is_correct, set_json, set_text};
 use crate::cli::eval::metrics::Proportion;
 use crate::cli::eval::sets::EvalCaseError;
 
@@ -163,4 +166,62 @@ fn the_requests_that_come_with_it_are_whole() {
             "{class}"
         );
     }
+}
+
+/// Goal: a decider that isn't surely better than the best constant route is told to be no better than
+/// chance. Method: twelve requests, eight of them for one tool, with all right, and with that tool
+/// for each.
+#[test]
+fn no_better_than_chance() {
+    let world = world();
+    let (tool, agent) = (&world.tools[0].name, &world.agents[0].id);
+    let label = |at: usize| match at < 8 {
+        true => {
+            json!({ "id": at.to_string(), "text": "t", "lang": "en", "expect": "local", "target": tool })
+        }
+        false => {
+            json!({ "id": at.to_string(), "text": "t", "lang": "en", "expect": "remote", "target": agent })
+        }
+    };
+    let cases: Vec<EvalCase> = (0..12).map(|at| case(label(at))).collect();
+    let local = || RoutingDecision::Local {
+        tool_name: tool.clone(),
+        params: Default::default(),
+    };
+    let right = |at: usize| match at < 8 {
+        true => local(),
+        false => RoutingDecision::Remote {
+            agent_id: agent.clone(),
+        },
+    };
+    let report = |decide: &dyn Fn(usize) -> RoutingDecision| {
+        let routed = |at| RoutingResult {
+            decision: decide(at),
+            decisions: 1,
+            fallbacks: 0,
+            micro_usd: 0,
+        };
+        let routed = (0..12).map(routed).collect();
+        SetReport::measure(
+            "dev".to_owned(),
+            cases.clone(),
+            routed,
+            &world,
+            Duration::ZERO,
+        )
+    };
+    let constant = ConstantRoute::best(&cases).unwrap();
+    assert_eq!(constant.route, format!("local {tool}"));
+    assert_eq!((constant.accuracy.correct, constant.accuracy.all), (8, 12));
+    let always = report(&|_| local());
+    assert!(!always.is_better_than_chance());
+    assert!(set_text(&always, false).contains("the decider is no better than chance"));
+    assert_eq!(
+        set_json(&always, false)["chance"]["is_beaten"],
+        json!(false)
+    );
+    let good = report(&right);
+    assert!(good.is_better_than_chance());
+    assert!(!set_text(&good, false).contains("no better than chance"));
+    assert_eq!(ConstantRoute::best(&[]), None);
 }

@@ -12,6 +12,7 @@ use callboard_gateway::aggregate::{
 };
 use callboard_guardrail::Guardrail;
 use callboard_message::Failure;
+use callboard_models::{ModelConfig, ScriptedAnswer};
 use callboard_orchestration::decide::embedding::{
     EmbeddingDecider, EmbeddingDeciderOptions, LEAD_MIN_DEFAULT, SIMILARITY_MIN_DEFAULT,
 };
@@ -36,6 +37,7 @@ use super::{
     AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, StartContext,
     StartError, StructuredOutput,
 };
+use crate::config::ModelDeclaration;
 use crate::config::kinds::a2a::PeerConnector;
 
 /// Answer of the tool `llm` without a model.
@@ -223,8 +225,8 @@ impl<'a> OrchestratorBuilder<'a> {
                 None => decider,
             }
         };
-        let one_by_one = self.has_own_prompts(&COMBINED_POINTS)
-            && !declared.decide.contains_key(DecisionPoint::Intake.as_str());
+        let one_by_one = !declared.decide.contains_key(DecisionPoint::Intake.as_str())
+            && (self.has_own_prompts(&COMBINED_POINTS) || self.is_scripted_by_point());
         Ok(Deciders::new(
             &declared.id,
             declared.class,
@@ -260,6 +262,24 @@ impl<'a> OrchestratorBuilder<'a> {
                 .map(|point| folder.join(format!("{point}.md")));
             files.any(|file| file.exists())
         })
+    }
+
+    /// Whether the model is a script without an answer for the combined decision.
+    fn is_scripted_by_point(&self) -> bool {
+        let code = format!("[{}]", DecisionPoint::Intake.code());
+        let is_combined = |answer: &ScriptedAnswer| {
+            answer
+                .when
+                .as_ref()
+                .is_some_and(|when| when.contains(&code))
+        };
+        let model = self.declared.model.as_deref();
+        model
+            .and_then(|id| self.cx.topology.agent_of_kind::<ModelDeclaration>(id))
+            .is_some_and(|model| match &model.config {
+                ModelConfig::Scripted(script) => !script.answers.iter().any(is_combined),
+                _ => false,
+            })
     }
 
     /// Whether the combined decision may answer requests: the model writes answers, and neither

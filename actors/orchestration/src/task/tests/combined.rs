@@ -71,6 +71,38 @@ fn decisions_of_a_request() {
     });
 }
 
+/// Goal: a result states the decision that it comes from, and keeps what else its `_meta` has.
+/// Method: a request for an agent whose result has some, decided one by one and at once.
+#[test]
+fn results_state_the_decision() {
+    let state = async |kit: &Kit| {
+        kit.peer("weather", [Act::Show("sunny")]);
+        let heard = kit.say("the weather, please", &nobody).await;
+        let meta = heard.reply.unwrap().0.object("_meta").unwrap();
+        assert_eq!(meta.object("a2a").unwrap().text("taskId").unwrap(), "t-1");
+        let decision = meta.object("callboard/decision").unwrap();
+        assert!(decision.text("run").unwrap().starts_with("run-"));
+        let read = |name: &str| decision.read::<Value>(name).unwrap();
+        ["outcome", "by", "confidence", "decisions"].map(read)
+    };
+    let expected = |decisions: u32| {
+        [
+            "remote weather".into(),
+            "model:script".into(),
+            json!(0.9),
+            json!(decisions),
+        ]
+    };
+    with_kit(async |kit| {
+        kit.decide("decide_route", [remote("weather")]);
+        assert_eq!(state(kit).await, expected(3));
+    });
+    with_combined(async |kit| {
+        kit.decide("decide_intake", [remote("weather")]);
+        assert_eq!(state(kit).await, expected(1));
+    });
+}
+
 /// Goal: a plan needs one decision for the request, one a step, and the synthesis. Method: two
 /// steps by agents, with the points one by one and at once.
 #[test]

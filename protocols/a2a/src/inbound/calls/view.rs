@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use callboard_message::json::RawCursor;
-use callboard_message::{PARENT_META_KEY, RawObject, TaskState};
+use callboard_message::{DECISION_META_KEY, PARENT_META_KEY, RawObject, TaskState};
 use callboard_runtime::{Task, TaskOutcome};
 use serde_json::value::RawValue;
 
@@ -75,12 +75,29 @@ pub(super) fn event_metadata(number: u64) -> Option<RawObject> {
 }
 
 /// Returns the metadata of an event about the task's status: the number of the task's latest event,
-/// and the remote agent's ids if such an agent performed it.
+/// the remote agent's ids if such an agent performed it, and the decision that its result states.
 pub(super) fn status_metadata(task: &Task) -> Option<RawObject> {
+    event_metadata(task.last_event).map(|metadata| with_origin(metadata, task))
+}
+
+/// Adds the remote agent's ids, if such an agent performed the task, and the decision that the
+/// task's result states.
+fn with_origin(mut metadata: RawObject, task: &Task) -> RawObject {
     let place = RemoteTaskReference::from_task(task).map(|place| place.to_object());
-    let mut metadata = event_metadata(task.last_event)?;
     metadata.set_some(REMOTE_METADATA, &place);
-    Some(metadata)
+    metadata.set_some(DECISION_META_KEY, &stated_decision(task));
+    metadata
+}
+
+/// Returns the decision in the `_meta` of a task's result.
+fn stated_decision(task: &Task) -> Option<RawObject> {
+    let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
+        return None;
+    };
+    // Most results have none: the search avoids parsing them.
+    let mentions = reply.get().contains(DECISION_META_KEY);
+    let result = mentions.then(|| RawObject::parse(reply).ok())??;
+    result.object("_meta")?.object(DECISION_META_KEY)
 }
 
 /// Converts a task; `history` is `None` if it wasn't requested.
@@ -184,8 +201,8 @@ pub(super) fn direct_reply(task: &Task) -> Option<A2aMessage> {
         return None;
     };
     let parts = direct_reply_parts(&parse_direct_reply(reply)?);
-    let place = RemoteTaskReference::from_task(task);
-    let metadata = place.map(|place| RawObject::single(REMOTE_METADATA, place.to_object()));
+    let metadata = with_origin(RawObject::new(), task);
+    let metadata = (!metadata.is_empty()).then_some(metadata);
     let message = agent_message(task, task.last_event, parts, metadata);
     Some(A2aMessage {
         task_id: String::new(),

@@ -3,7 +3,7 @@
 use callboard_message::capabilities::{
     CallTool, ListTools, PARTS_META_KEY, SOURCE_MESSAGE_META_KEY,
 };
-use callboard_message::{Failure, RawObject, ToolResult};
+use callboard_message::{DECISION_META_KEY, Failure, RawObject, ToolResult};
 use callboard_runtime::{Agent, Context, Handlers, SyncHandler};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ impl SyncHandler<CallTool> for Board {
     ) -> Result<ToolResult, Failure> {
         let name = params.text("name").unwrap();
         let place = json!({ "taskId": format!("{name}-1"), "contextId": "theirs" });
-        let meta = RawObject::single("a2a", place);
+        let decided = json!({ "outcome": "remote far", "confidence": 0.82 });
+        let meta = RawObject::single("a2a", place).with(DECISION_META_KEY, decided);
         let told = ToolResult::text(params.to_raw().get());
         Ok(ToolResult(told.0.with("_meta", meta)))
     }
@@ -96,11 +97,10 @@ fn each_skill_gets_what_it_takes() {
             let (again, _) = ask("m3", "far__see", parts(), &refers).await;
             let said = &again["_meta"][SOURCE_MESSAGE_META_KEY];
             assert_eq!(said["referenceTaskIds"], json!(["far__see-1"]));
-            let metadata = far_task
-                .metadata
-                .unwrap()
-                .object("callboard/remote")
-                .unwrap();
+            let metadata = far_task.metadata.unwrap();
+            let decided = metadata.object("callboard/decision").unwrap();
+            assert_eq!(decided.read::<f64>("confidence"), Some(0.82));
+            let metadata = metadata.object("callboard/remote").unwrap();
             assert_eq!(metadata.text("taskId").unwrap(), "far__see-1");
             assert_eq!(metadata.text("contextId").unwrap(), "theirs");
         }
