@@ -19,7 +19,9 @@ pub(crate) use question::{
 pub(crate) use reply::{
     EVENT_METADATA, TaskCompletion, direct_reply_parts, parse_direct_reply, task_completion,
 };
-pub(crate) use task_reference::{REMOTE_METADATA, RemoteTaskReference};
+pub(crate) use task_reference::{
+    REMOTE_METADATA, RemoteTaskReference, origin_of_reply, stated_decision,
+};
 
 /// Key of a message's metadata: the number of agents that the call has passed through. Other
 /// implementations ignore it.

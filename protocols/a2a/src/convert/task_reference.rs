@@ -1,6 +1,6 @@
 //! References to the remote task that a call was performed by.
 
-use callboard_message::RawObject;
+use callboard_message::{DECISION_META_KEY, RawObject};
 use callboard_runtime::{Task, TaskOutcome};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -55,10 +55,25 @@ impl RemoteTaskReference {
         place.set_some(TASK_ID, &self.task_id);
         place.with(CONTEXT_ID, &self.context_id)
     }
+}
 
-    /// Returns an otherwise empty tool result with the reference.
-    pub(crate) fn to_reply(&self) -> Box<RawValue> {
-        let meta = RawObject::single(A2A_META, self.to_object());
-        RawObject::single("_meta", meta).to_raw()
+/// Returns the decision that a tool result states in its `_meta`.
+pub(crate) fn stated_decision(reply: &RawValue) -> Option<RawObject> {
+    // Most replies have none: the search avoids parsing them.
+    let mentions = reply.get().contains(DECISION_META_KEY);
+    let result = mentions.then(|| RawObject::parse(reply).ok())??;
+    result.object("_meta")?.object(DECISION_META_KEY)
+}
+
+/// Returns a tool result with nothing but the reference and the decision of `reply`; `null` if it
+/// has neither.
+pub(crate) fn origin_of_reply(reply: &RawValue) -> Box<RawValue> {
+    let place = RemoteTaskReference::from_reply(reply).map(|place| place.to_object());
+    let mut meta = RawObject::new();
+    meta.set_some(A2A_META, &place);
+    meta.set_some(DECISION_META_KEY, &stated_decision(reply));
+    match meta.is_empty() {
+        true => RawValue::NULL.to_owned(),
+        false => RawObject::single("_meta", meta).to_raw(),
     }
 }

@@ -22,7 +22,7 @@ use super::skill_selection::{SelectedSkill, select_skill};
 use super::skills::{ServedAgent, SkillRoute};
 use super::view::{self, CONTEXT_MEMBER, MESSAGE_MEMBER, context_id_json};
 use super::{A2aTaskService, RequestContext};
-use crate::convert::{RemoteTaskReference, TaskCompletion, task_completion};
+use crate::convert::{TaskCompletion, origin_of_reply, task_completion};
 use crate::wire::{
     A2aMessage, Part, SendMessageRequest, TaskPushNotificationConfig, WireType, write_json_sized,
 };
@@ -422,7 +422,7 @@ fn task_run(
 }
 
 /// Returns the steps that end a task. Without a durable store, a reply that is also stored as an
-/// artifact isn't stored a second time, except for its reference to a remote task.
+/// artifact isn't stored a second time, except for its reference to a remote task and its decision.
 fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
     match ended {
         TaskCompletion {
@@ -436,8 +436,7 @@ fn final_steps(ended: TaskCompletion, is_durable: bool) -> Vec<TaskStep> {
             let made = TaskStep::Artifact(view::stored_artifact(artifact, false, true));
             match step {
                 TaskStep::Completed(reply) if !is_durable => {
-                    let place = RemoteTaskReference::from_reply(&reply);
-                    let kept = place.map_or_else(|| RawValue::NULL.to_owned(), |p| p.to_reply());
+                    let kept = origin_of_reply(&reply);
                     vec![made, TaskStep::Completed(kept)]
                 }
                 step => vec![made, step],

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::convert::{
     EVENT_METADATA, QUESTION_METADATA, REMOTE_METADATA, RemoteTaskReference, content_to_parts,
-    direct_reply_parts, is_url_question, parse_direct_reply, question_parts,
+    direct_reply_parts, is_url_question, parse_direct_reply, question_parts, stated_decision,
 };
 use crate::wire::{
     self, A2aArtifact, A2aMessage, JsonWriter, Part, Role, TaskStatus, WireType as _, append_parts,
@@ -85,19 +85,10 @@ pub(super) fn status_metadata(task: &Task) -> Option<RawObject> {
 fn with_origin(mut metadata: RawObject, task: &Task) -> RawObject {
     let place = RemoteTaskReference::from_task(task).map(|place| place.to_object());
     metadata.set_some(REMOTE_METADATA, &place);
-    metadata.set_some(DECISION_META_KEY, &stated_decision(task));
+    if let Some(TaskOutcome::Reply(reply)) = &task.outcome {
+        metadata.set_some(DECISION_META_KEY, &stated_decision(reply));
+    }
     metadata
-}
-
-/// Returns the decision in the `_meta` of a task's result.
-fn stated_decision(task: &Task) -> Option<RawObject> {
-    let Some(TaskOutcome::Reply(reply)) = &task.outcome else {
-        return None;
-    };
-    // Most results have none: the search avoids parsing them.
-    let mentions = reply.get().contains(DECISION_META_KEY);
-    let result = mentions.then(|| RawObject::parse(reply).ok())??;
-    result.object("_meta")?.object(DECISION_META_KEY)
 }
 
 /// Converts a task; `history` is `None` if it wasn't requested.
