@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::embedding::WordVectorsConfig;
 use super::wire::WireFormat;
 
 /// Model declaration: provider and limits. It never contains an API key, only the name of the
@@ -343,6 +342,15 @@ impl Default for EchoConfig {
             scores: ModelScores::default(),
         }
     }
+}
+
+/// Configuration of a table of word vectors: embeddings without a provider.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WordVectorsConfig {
+    /// File with the vectors: lines of a word and its numbers, as of GloVe and fastText (`.vec`), or
+    /// a JSON object of words and lists of numbers.
+    pub path: PathBuf,
 }
 
 /// Configuration of a model pool: `kind = "models"` in a topology.

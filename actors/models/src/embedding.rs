@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
 use callboard_message::text::{cut_bytes, fold, folded_words};
 use callboard_runtime::{ConcurrentHandler, Context};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::config::ModelError;
 use super::request::TokenCounts;
+use super::vector::{Embedding, check_vector};
 use super::{AnswerSource, LanguageModel, ModelInner, with_deadline};
 
 /// Maximum texts of one [`EmbedTexts`]. One with more fails as `InvalidInput`. Fixed.
@@ -24,15 +22,10 @@ pub const EMBED_TEXTS_MAX: usize = 1_024;
 pub const EMBED_TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Maximum texts of one request to a provider. More are sent in several requests. Fixed.
 pub const EMBED_BATCH_MAX: usize = 32;
-/// Maximum numbers of one vector. A longer one isn't accepted. Fixed.
-pub const EMBEDDING_DIMENSIONS_MAX: usize = 4_096;
 /// Maximum size of a file of word vectors, in bytes. A model with a larger one doesn't start. Fixed.
 pub const WORD_VECTORS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Estimated bytes per token.
 const BYTES_PER_TOKEN: u64 = 4;
-
-/// Vector of a text.
-pub type Embedding = Arc<[f32]>;
 
 /// Asks a model for the vectors of texts, in their order. A text of which a table of word vectors
 /// knows no word has a vector of zeros.
@@ -45,15 +38,6 @@ pub type Embedding = Arc<[f32]>;
 pub struct EmbedTexts {
     /// Texts, at most [`EMBED_TEXTS_MAX`].
     pub texts: Vec<String>,
-}
-
-/// Configuration of a table of word vectors: embeddings without a provider.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WordVectorsConfig {
-    /// File with the vectors: lines of a word and its numbers, as of GloVe and fastText (`.vec`), or
-    /// a JSON object of words and lists of numbers.
-    pub path: PathBuf,
 }
 
 /// Table of word vectors. The vector of a text is the mean of those of its words.
@@ -159,17 +143,6 @@ impl WordVectors {
         }
         sum.iter_mut().for_each(|part| *part /= count.max(1.0));
         sum.into()
-    }
-}
-
-/// Checks the length and the numbers of a vector.
-pub(super) fn check_vector(vector: &[f32]) -> Result<(), &'static str> {
-    if vector.is_empty() || vector.len() > EMBEDDING_DIMENSIONS_MAX {
-        return Err("a vector has no number, or too many");
-    }
-    match vector.iter().all(|number| number.is_finite()) {
-        true => Ok(()),
-        false => Err("a vector has an infinite number"),
     }
 }
 

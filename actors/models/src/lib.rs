@@ -18,6 +18,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod usage_ledger;
+mod vector;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -47,11 +48,10 @@ use usage_ledger::{UsageLedger, UsageReservation};
 pub use config::{
     EchoConfig, ModelConfig, ModelError, ModelLimits, ModelPoolConfig, ModelRetries, ModelScores,
     ModelTimeouts, OpenaiApi, RemoteModelConfig, ScriptedAnswer, ScriptedConfig, ScriptedTool,
-    ScriptedUsage, TokenPrices,
+    ScriptedUsage, TokenPrices, WordVectorsConfig,
 };
 pub use embedding::{
-    EMBED_BATCH_MAX, EMBED_TEXT_BYTES_MAX, EMBED_TEXTS_MAX, EMBEDDING_DIMENSIONS_MAX, EmbedTexts,
-    Embedding, WORD_VECTORS_BYTES_MAX, WordVectorsConfig,
+    EMBED_BATCH_MAX, EMBED_TEXT_BYTES_MAX, EMBED_TEXTS_MAX, EmbedTexts, WORD_VECTORS_BYTES_MAX,
 };
 pub use provider_client::{
     CA_FILE_BYTES_MAX, MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_PIECE_BYTES_MAX,
@@ -61,6 +61,7 @@ pub use provider_failure::RefusedPart;
 pub use request::{
     MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, STREAM_KEY, USAGE_KEY,
 };
+pub use vector::{EMBEDDING_DIMENSIONS_MAX, Embedding};
 
 /// Maximum messages of one kind that a model agent handles concurrently. At most
 /// `ModelLimits::calls_max` of them are at the provider at once. Fixed.

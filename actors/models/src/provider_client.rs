@@ -20,9 +20,9 @@ use reqwest::{Certificate, Client, ClientBuilder, Response, Url, redirect};
 use tokio::time::{Instant, timeout};
 
 use super::config::{ApiEndpoint, ModelError, ModelRetries, RemoteModelConfig};
-use super::embedding::Embedding;
 use super::provider_failure::ProviderFailure;
 use super::request::{AnswerDraft, ModelRequest};
+use super::vector::Embedding;
 use super::wire::{BodyOptions, Framing, embeddings, error_code};
 
 /// Maximum bytes of one request to a provider. Longer ones fail as `Rejected`. Fixed.

@@ -1,7 +1,6 @@
 //! Language models (`[[agent]] kind = "model"`) and pools of them (`kind = "models"`).
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::path::Path;
 
 use callboard_message::DataClass;
@@ -12,12 +11,12 @@ use super::{
     AGENT_SECTION, AgentDeclaration, Reachability, RunningAgent, StartContext, StartError,
     spawn_cloned, take_choice,
 };
+use crate::config::DeclaredNames;
 use crate::config::decode::decode;
 use crate::config::problem::ProblemCollector;
 use crate::config::secret::{read_secret, secret_problem};
 use crate::config::tls::{check_ca_file, resolve_ca};
 use crate::config::tree::{ConfigTree, ConfigValue};
-use crate::config::{DeclaredNames, OrchestratorDeclaration, Topology};
 
 /// A language model (`[[agent]] kind = "model"`).
 #[derive(Debug)]
@@ -138,20 +137,6 @@ impl ModelDeclaration {
 
     fn start_error(&self, why: String) -> StartError {
         StartError::declaration_error("model", &self.id)(why)
-    }
-}
-
-impl Topology {
-    /// Returns the ids of the models that answer sampling requests, in file order: all but those that
-    /// write no answers, and those that orchestrators name for embeddings.
-    pub(crate) fn answering_models(&self) -> impl Iterator<Item = &str> {
-        let orchestrators = self.agents_of_kind::<OrchestratorDeclaration>();
-        let embeddings = orchestrators.filter_map(|orchestrator| orchestrator.embedding.as_ref());
-        let embeds: HashSet<&str> = embeddings.map(|embedding| &*embedding.model).collect();
-        self.agents_of_kind::<ModelDeclaration>()
-            .filter(|model| !matches!(model.config, ModelConfig::WordVectors(_)))
-            .map(|model| &*model.id)
-            .filter(move |id| !embeds.contains(id))
     }
 }
 

@@ -4,8 +4,8 @@ use callboard_message::RawObject;
 use serde::Deserialize;
 
 use super::parse_json;
-use crate::embedding::{Embedding, check_vector};
 use crate::provider_failure::ProviderFailure;
+use crate::vector::{Embedding, check_vector};
 
 /// Builds the request body as JSON.
 pub fn request_body(model: &str, texts: &[&str]) -> String {

@@ -1,9 +1,11 @@
 //! Deciders of an orchestrator (`decide`, `embedding`): who decides at which point, in what order.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use callboard_models::ModelConfig;
 use callboard_orchestration::decide::limits::DECIDERS_MAX;
 use callboard_orchestration::decide::{DeciderKind, DecisionPoint};
 use schemars::JsonSchema;
@@ -12,9 +14,9 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{DEFAULT_POINT, OrchestratorDeclaration};
-use crate::config::DeclaredNames;
 use crate::config::problem::ProblemCollector;
 use crate::config::tree::ConfigTree;
+use crate::config::{DeclaredNames, ModelDeclaration, Topology};
 
 /// Points that the combined decision (DP0) stands for.
 pub(super) const COMBINED_POINTS: [DecisionPoint; 4] = [
@@ -318,5 +320,19 @@ impl OrchestratorDeclaration {
                 problems.error(span, format!("`{key}` must be from {from} to {to}"));
             }
         }
+    }
+}
+
+impl Topology {
+    /// Returns the ids of the models that answer sampling requests, in file order: all but those that
+    /// write no answers, and those that orchestrators name for embeddings.
+    pub(crate) fn answering_models(&self) -> impl Iterator<Item = &str> {
+        let orchestrators = self.agents_of_kind::<OrchestratorDeclaration>();
+        let embeddings = orchestrators.filter_map(|orchestrator| orchestrator.embedding.as_ref());
+        let embeds: HashSet<&str> = embeddings.map(|embedding| &*embedding.model).collect();
+        self.agents_of_kind::<ModelDeclaration>()
+            .filter(|model| !matches!(model.config, ModelConfig::WordVectors(_)))
+            .map(|model| &*model.id)
+            .filter(move |id| !embeds.contains(id))
     }
 }
