@@ -141,6 +141,10 @@ fn every_mistake_of_an_orchestrator() {
             "13:30 `rules` is named twice",
         ),
         (
+            "decide = { route = 1 }",
+            "13:20 `route`: it must be a decider, a table of `by` and `timeout_ms`, or a list of them, not a whole number",
+        ),
+        (
             "decide = { route = [] }",
             "13:20 `route` names 0 deciders: name 1 to 4",
         ),

@@ -147,6 +147,11 @@ impl<'de> Visitor<'de> for ListVisitor {
         EntryVisitor.visit_map(map).map(DeciderList::One)
     }
 
+    /// Reads the placeholder of a wrong value, which was reported.
+    fn visit_unit<E: de::Error>(self) -> Result<DeciderList, E> {
+        Ok(DeciderList::Several(Vec::new()))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<DeciderList, A::Error> {
         Vec::deserialize(SeqAccessDeserializer::new(seq)).map(DeciderList::Several)
     }
@@ -219,6 +224,9 @@ impl OrchestratorDeclaration {
             }
             let span = tree.span_at_path(&["decide", point]);
             let entries = list.entries();
+            if entries.is_empty() && span.is_none() {
+                continue;
+            }
             if entries.is_empty() || entries.len() > DECIDERS_MAX {
                 let message = format!(
                     "`{point}` names {} deciders: name 1 to {DECIDERS_MAX}",
