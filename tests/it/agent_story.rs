@@ -21,7 +21,7 @@ const ANSWERS: [(&str, &str); 8] = [
             {"id":"tide","input_message":"tides in Lisbon","metadata":{"depends_on":[]}}]"#,
     ),
     ("[DP2] sunshine", "REMOTE: weather"),
-    ("[DP2] wind", "REMOTE: backup"),
+    ("[DP2] wind", "REMOTE: weather-backup"),
     ("[DP2] tides", "REMOTE: tides"),
     (
         "[NP4]",
@@ -59,13 +59,13 @@ impl Story {
         }
         for (id, url) in [
             ("weather", &weather.url),
-            ("backup", &backup.listening.url),
+            ("weather-backup", &backup.listening.url),
             ("tides", &tides.listening.url),
         ] {
             file += &format!("[[agent]]\nkind = \"a2a\"\nid = \"{id}\"\nurl = \"{url}\"\n");
         }
         file += "[[agent]]\nkind = \"orchestrator\"\nid = \"guide\"\nmodel = \"m\"\n\
-                 agents = [\"weather\", \"backup\", \"tides\"]\n\
+                 agents = [\"weather\", \"weather-backup\", \"tides\"]\n\
                  decide = { recovery = \"rules\", follow_up = \"rules\" }\n\
                  [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\nagent = \"guide\"\n\
                  anonymous = \"operator\"\n";

@@ -44,7 +44,7 @@ fn is_silent(agent: &PeerAgentView) -> bool {
     agent.skills.is_empty() && agent.description.trim().is_empty()
 }
 
-/// Returns the words of an agent's id, and of the ids, names and tags of its skills; of its
+/// Returns the words of an agent's id and name, and of the ids, names and tags of its skills; of its
 /// description if it has no skills.
 fn subjects_of(agent: &PeerAgentView) -> Vec<String> {
     let skills = agent.skills.iter().flat_map(|skill| {
@@ -52,7 +52,7 @@ fn subjects_of(agent: &PeerAgentView) -> Vec<String> {
         [&*skill.id, &*skill.name].into_iter().chain(tags)
     });
     let description = agent.skills.is_empty().then_some(&*agent.description);
-    subjects(skills.chain([&*agent.id]).chain(description))
+    subjects(skills.chain([&*agent.id, &*agent.name]).chain(description))
 }
 
 fn subjects<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
