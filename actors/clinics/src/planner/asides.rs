@@ -277,6 +277,9 @@ fn read_segment(
                     phrase.tag,
                     PhraseTag::Vocabulary(WordRole::Cue | WordRole::Taking | WordRole::Of)
                 ) || is_one_of(word, PREPOSITIONS);
+                let is_verb = words.begins_own && at == start + 2;
+                words.is_had = is_verb && is_one_of(word, "had has got tem teve tinha")
+                    || words.is_had && is_one_of(word, "a an the um uma o os as");
                 words.before = word.to_owned();
                 at += used;
             }
@@ -328,6 +331,12 @@ struct SegmentWords {
     may_narrow_question: bool,
     /// Whether it may narrow what is asked for in any case: by age, sex, year or dose.
     narrows: bool,
+    /// Whether it begins with somebody of the asker's: "my neighbour".
+    begins_own: bool,
+    /// Whether a verb of having stands before, said of somebody of the asker's.
+    is_had: bool,
+    /// Whether it tells of a disease of somebody else: "my neighbour had a heart attack".
+    is_of_outsider: bool,
     /// Whether it has a word of what is refused, which only tells something in a statement.
     may_bind: bool,
     is_unquotable: bool,
@@ -346,6 +355,7 @@ impl SegmentWords {
         self.has_subject |= is_one_of(word, SUBJECTS)
             || is_purpose
             || nth == 0 && (is_past(word) || is_progressive(word, next) || is_errand(word, next));
+        self.begins_own |= nth == 0 && is_one_of(word, "my meu minha") && may_be_thing(next);
         // "so I can warn them"
         self.is_aim |= nth == 0 && is_one_of(word, "i we eu") && self.before == "so"
             || nth == 1 && word == "eu" && is_one_of(&self.before, "para pra");
@@ -373,6 +383,7 @@ impl SegmentWords {
     /// Reads the tag of a phrase; `word` and `next` are its first word and the one after that, in folded form.
     fn read_tag(&mut self, phrase: &TaggedPhrase, (word, next): (&str, &str), is_first: bool) {
         use WordRole::*;
+        self.is_of_outsider |= self.is_had && matches!(phrase.tag, PhraseTag::Term(_));
         match &phrase.tag {
             PhraseTag::Clinic(..) | PhraseTag::Id(..) => {
                 (self.has_object, self.has_matter) = (true, true);
@@ -479,10 +490,10 @@ impl SegmentWords {
             has_object: self.has_object,
             may_narrow: self.refers
                 || self.narrows
-                || self.may_narrow_question && !tells
+                || self.may_narrow_question && !tells && !self.is_of_outsider
                 || self.has_data && (self.asks || !self.has_subject),
             is_binding: self.binds || is_advice || self.may_bind && !tells,
-            is_statement: (self.has_subject || tells) && !self.refers,
+            is_statement: (self.has_subject || self.is_of_outsider || tells) && !self.refers,
             is_quotable: !self.may_bind && !self.is_unquotable && !self.has_medical_word,
         }
     }

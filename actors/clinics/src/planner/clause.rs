@@ -3,7 +3,9 @@
 use super::fragment::{Connector, Fragment};
 use super::leaving_out::LeavingOut;
 use super::phrases::extend_unique;
-use super::places::{begins_places, lists_places, place_between, place_contexts, places};
+use super::places::{
+    begins_places, lists_places, place_behind, place_between, place_contexts, places,
+};
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
@@ -19,6 +21,7 @@ pub(super) fn share_between(
     clinics_total: usize,
 ) -> Result<Vec<Fragment>, PlanRefusal> {
     ask_before_ids(&mut fragments);
+    place_behind(&mut fragments);
     place_between(&mut fragments);
     compare_named_clinics(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
@@ -486,9 +489,12 @@ fn narrows(fragment: &Fragment, before: &mut Fragment) -> bool {
         clinics: Vec::new(),
         ..fragment.clone()
     };
+    let seen_at = before.topic.as_ref().map(SearchTopic::seen_at);
+    // "psoriasis + adalimumab in dermatology"
+    let is_placed = before.clinics.is_empty() && seen_at.as_ref() == Some(&fragment.clinics);
     let may_go_on = fragment.connector == Connector::And
         && fragment.sentence == before.sentence
-        && (fragment.clinics.is_empty() || fragment.clinics == before.clinics)
+        && (fragment.clinics.is_empty() || fragment.clinics == before.clinics || is_placed)
         && same_place.has_only_topic()
         && fragment.ids.is_empty()
         && !fragment.compare

@@ -39,7 +39,7 @@ const CUES: [&str; 27] = [
     "nao desculpa",
     "desculpa nao",
 ];
-/// Words that take a phrase back if a sign stands on both sides: "DERM-011, no, DERM-012".
+/// Words that take a phrase back before a sign: "DERM-011, no, DERM-012", "acne não, rosácea".
 const NEGATIONS: [&str; 3] = ["no", "nao", "nope"];
 /// Beginning of cues that also introduce what narrows a question: "I mean those with angina". The new
 /// phrase follows them at once.
@@ -97,6 +97,7 @@ pub(super) fn without_retracted(
             && new.start - end <= between_max(&tokens[start..end])
             && tokens[old.end..start].iter().all(may_stand_between)
             && !is_negated(tokens, old.start)
+            && (!is_negated_behind(tokens, start) || is_sole(&phrases, tokens, (old, new), from))
         {
             let is_apart = !tokens[old.end..start].iter().all(is_filler);
             if is_apart && !tokens[end..new.start].iter().all(may_lead) {
@@ -116,6 +117,33 @@ pub(super) fn without_retracted(
     }
     kept.extend_from_slice(&tokens[from..]);
     kept
+}
+
+/// Returns whether the cue at `at` is a negation that follows a word at once: "acne não, rosácea".
+fn is_negated_behind(tokens: &[QueryToken], at: usize) -> bool {
+    let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    at > 0
+        && word(at - 1).is_some()
+        && word(at).is_some_and(|word| NEGATIONS.contains(&&*word.folded))
+}
+
+/// Returns whether a phrase and the one that may correct it have only a negation and a sign between them, and no
+/// other phrase of their kind stands before: "psoríase, acne não, rosácea" leaves acne out.
+fn is_sole(
+    phrases: &[Phrase],
+    tokens: &[QueryToken],
+    (old, new): (&Phrase, &Phrase),
+    from: usize,
+) -> bool {
+    let is_other = |p: &Phrase| p.kind == old.kind && p.start >= from && p.end <= old.start;
+    let between = &tokens[old.end..new.start];
+    let is_led = |token: &QueryToken| {
+        is_filler(token)
+            || token
+                .as_word()
+                .is_some_and(|w| NEGATIONS.contains(&&*w.folded))
+    };
+    !phrases.iter().any(is_other) && between.iter().all(is_led)
 }
 
 /// Returns how many tokens may stand between a cue and the new phrase.
@@ -179,8 +207,7 @@ fn cue_tokens(tokens: &[QueryToken], at: usize) -> Option<usize> {
     }
     let is_join = |token: Option<&QueryToken>| token == Some(&QueryToken::Join);
     let is_negation = word(at).is_some_and(|word| NEGATIONS.contains(&word));
-    let is_behind_sign = before.is_some_and(|token| token.as_word().is_none());
-    (is_negation && is_behind_sign && is_join(tokens.get(at + 1))).then_some(1)
+    (is_negation && before.is_some() && is_join(tokens.get(at + 1))).then_some(1)
 }
 
 fn read_phrases(

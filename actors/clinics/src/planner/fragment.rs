@@ -59,6 +59,8 @@ pub(super) struct Fragment {
     pub is_list: bool,
     /// Whether a plural word such as `clinics` names the clinics.
     pub clinic_words: bool,
+    /// Whether it refers to a single clinic without naming it: "that clinic".
+    pub one_clinic: bool,
     /// Whether it mentions names or other identifying fields.
     pub identity: bool,
     /// Negation before the fragment, or verb such as `ignore` in it; both together cancel out.

@@ -26,6 +26,14 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
     let is_here = |p: &TaggedPhrase| matches!(&*p.shown, "here" | "aqui" | "mim");
     let is_receiver = |p: &TaggedPhrase| is_one_of(&p.shown, "to para pra pro ao à às aos por via");
     let has_receiver = pieces[at..].iter().any(is_receiver);
+    // "send CARD-001 a message"
+    let is_to_patient = is_before_id(pieces, at)
+        && pieces
+            .get(at + 2)
+            .is_some_and(|p| is_one_of(&p.shown, "a an um uma some"));
+    if is_to_patient {
+        return false;
+    }
     // "send the list of cardiology": nobody else is named
     let is_plain = is_one_of(
         &pieces[at].shown,
@@ -100,6 +108,15 @@ fn is_every_clinic(pieces: &[TaggedPhrase], at: usize) -> bool {
             &pieces[at - 1].shown,
             "every each any all whichever whatever cada toda qualquer",
         )
+}
+
+/// Returns whether the word at `at` is a single clinic that isn't named: `the clinic`, `dessa clínica`.
+fn is_one_clinic(pieces: &[TaggedPhrase], at: usize) -> bool {
+    const POINTERS: &str =
+        "the that this our da na a dessa desta daquela nessa nesta essa esta nossa";
+    at > 0
+        && is_one_of(&pieces[at].shown, "clinic clinica clínica")
+        && is_one_of(&pieces[at - 1].shown, POINTERS)
 }
 
 /// Returns whether the plural word for clinics at `at` stands beside the name of one.
@@ -320,8 +337,9 @@ pub(super) fn read_roles(
                 fragment.clinic_words = true;
                 fragment.clinics = (0..registry.clinics().len()).collect();
             }
+            WordRole::Filler if is_one_clinic(pieces, at) => fragment.one_clinic = true,
             // "que remédios tomam …", "o que toma …", "how are … treated"
-            WordRole::Filler if matches!(&*piece.shown, "que" | "how" | "como") => {
+            WordRole::Filler if matches!(&*piece.shown, "que" | "q" | "oq" | "how" | "como") => {
                 let asks = asks_what(pieces, at);
                 fragment.what |= asks;
                 fragment.verb |= asks;

@@ -47,8 +47,22 @@ impl LeavingOut {
     /// Ends leaving out after the last clause.
     ///
     /// # Errors
-    /// [`PlanRefusal::Negation`], if there is no clause to leave anything out of.
+    /// [`PlanRefusal::Negation`], if there is no clause to leave anything out of, or one would be left out as a whole.
     pub fn finish(self, clauses: &[Fragment]) -> Result<(), PlanRefusal> {
+        // "he never stops about acne. Who has acne?"
+        let leaves_nobody = |clause: &&Fragment| {
+            let terms = clause.topic.as_ref().map(|topic| &topic.terms);
+            { &clause.excluded }
+                .iter()
+                .any(|of| Some(&of.terms) == terms)
+        };
+        if let Some(topic) = clauses
+            .iter()
+            .find(leaves_nobody)
+            .and_then(|c| c.topic.as_ref())
+        {
+            return Err(PlanRefusal::Negation(topic.shown.clone()));
+        }
         match self.unplaced {
             Some(word) if clauses.is_empty() => Err(PlanRefusal::Negation(word)),
             _ => Ok(()),

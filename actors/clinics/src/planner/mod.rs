@@ -16,6 +16,7 @@ mod lexicon;
 mod model;
 mod phrases;
 mod places;
+mod qualities;
 mod reading;
 mod refusal;
 mod refused_parts;

@@ -147,17 +147,68 @@ pub(super) fn place_between(fragments: &mut Vec<Fragment>) {
             && last.pronoun
             && last.taking
             && !last.has_data();
+        // "Huntington's disease, neurology: anyone?"
+        let asks_anybody = first.has_only_topic()
+            && first.ids.is_empty()
+            && !first.asks()
+            && place.connector == Connector::Comma
+            && last.connector == Connector::Comma
+            && last.patients
+            && last.has_no_object()
+            && !last.verb
+            && !last.all
+            && !last.count
+            && !last.compare
+            && !last.has_data();
         if is_open && asks_first {
             (last.clinics, last.patients) = (place.clinics.clone(), true);
             (last.verb, last.who, last.count) = (first.verb, first.who, first.count);
             (last.asked, last.connector) = (first.asked, first.connector);
             fragments.drain(at..at + 2);
-        } else if is_open && asks_last {
+        } else if is_open && (asks_last || asks_anybody) {
             (first.clinics, first.patients) = (place.clinics.clone(), true);
             fragments.drain(at + 1..at + 3);
         }
         at += 1;
     }
+}
+
+/// Takes the clinic behind each of several topics for its place: "melanoma (derm), migraine (neuro): who".
+pub(super) fn place_behind(fragments: &mut Vec<Fragment>) {
+    let is_pair = |pair: &[Fragment]| {
+        let [topic, place] = pair else { return false };
+        let is_topic = topic.topic.is_some()
+            && topic.clinics.is_empty()
+            && topic.ids.is_empty()
+            && topic.left_out.is_none()
+            && !topic.compare;
+        let is_place = place.has_only_clinics()
+            && !(place.verb || place.who || place.count || place.compare || place.all)
+            && place.left_out.is_none()
+            && place.connector == Connector::Comma;
+        is_topic && is_place && topic.sentence == place.sentence && fits(topic, place)
+    };
+    for start in 0..fragments.len() {
+        let pairs = fragments[start..]
+            .chunks(2)
+            .take_while(|pair| is_pair(pair))
+            .count();
+        if pairs < 2 {
+            continue;
+        }
+        for at in start..start + pairs {
+            let place = fragments.remove(at + 1);
+            fragments[at].clinics = place.clinics;
+            fragments[at].asked |= place.asked;
+        }
+        return;
+    }
+}
+
+/// Returns whether a topic may be searched at a place: a clinic there lists it, or none does.
+fn fits(topic: &Fragment, place: &Fragment) -> bool {
+    let seen_at = topic.topic.as_ref().map(SearchTopic::seen_at);
+    seen_at.is_none_or(|seen| seen.is_empty() || seen.iter().any(|at| place.clinics.contains(at)))
 }
 
 fn is_only_place(fragment: &Fragment) -> bool {

@@ -61,6 +61,11 @@ pub(super) enum PlanRefusal {
         "That is a physician's judgement (\"{0}\"). I can show what the clinics have recorded."
     )]
     Advice(String),
+    #[error(
+        "Whether that is fine for a patient is a physician's judgement (\"{0}\"). I can show what the clinics have \
+         recorded."
+    )]
+    Permission(String),
     #[error("Clinics are never joined (\"{0}\"). Ask each of them by itself.")]
     Join(String),
     #[error(

@@ -48,6 +48,7 @@ impl FragmentSplitter<'_> {
                         && !self.is_purpose(at)
                         && !self.is_before_appointment(at)
                         && !self.is_present(at, fragment)
+                        && !self.is_rhythm(fragment)
                 }
                 PhraseTag::Vocabulary(WordRole::Relative) => {
                     asks && has_number && !self.is_before_appointment(at)
@@ -252,6 +253,22 @@ impl FragmentSplitter<'_> {
             && at.checked_sub(1).is_some_and(is_having)
     }
 
+    /// Returns whether a time tells how often a patient takes a medicine: "every how many weeks does DERM-019 get
+    /// dupilumab".
+    fn is_rhythm(&self, fragment: &Fragment) -> bool {
+        const RHYTHMS: &str = "every each often many times cada quantas quantos vezes";
+        let is_rhythm = |p: &TaggedPhrase| is_one_of(&p.shown, RHYTHMS);
+        let has_medicine = { &fragment.topic }
+            .as_ref()
+            .is_some_and(SearchTopic::has_medicine);
+        // "every day last month"
+        let is_relative = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Relative);
+        !fragment.ids.is_empty()
+            && has_medicine
+            && self.pieces.iter().any(is_rhythm)
+            && !self.pieces.iter().any(is_relative)
+    }
+
     /// Reads a purpose before the question as words that aren't used, unless it names what clinics list: "for our valve
     /// meeting I need the patients with angina".
     pub(super) fn read_purpose(&mut self) {
@@ -422,79 +439,6 @@ impl FragmentSplitter<'_> {
         }
     }
 
-    /// Takes the route or rhythm beside a medicine for a quality of it, which isn't searched: "oral retinoids",
-    /// "daily aspirin".
-    pub(super) fn qualify_medicines(&mut self) {
-        const ROUTES: &str = "oral orais topical topico topica tópico tópica topicos tópicos topicas \
-             tópicas systemic sistemico sistêmico sistémico inhaled inalado injectable injetavel injetável \
-             intravenous intravenoso endovenoso subcutaneous subcutaneo subcutâneo sublingual daily nightly long \
-             term long-term diario diário diaria diária diariamente";
-        let is_medicine = |p: &TaggedPhrase| matches!(&p.tag, PhraseTag::Term(t) if t.is_medicine);
-        if !self.pieces.iter().any(is_medicine) {
-            return;
-        }
-        for piece in &mut self.pieces {
-            if is_one_of(&piece.shown, ROUTES) && !is_medicine(piece) {
-                piece.tag = PhraseTag::Vocabulary(WordRole::Qualifier);
-            }
-        }
-    }
-
-    /// Reads the route of a medicine that isn't named as what records are searched for: "who gets something
-    /// intravenous".
-    pub(super) fn search_routes(&mut self) {
-        const ROUTES: [(&str, &str); 3] = [
-            (
-                "intravenous",
-                "intravenous intravenously intravenoso intravenosa endovenoso endovenosa",
-            ),
-            (
-                "subcutaneous",
-                "subcutaneous subcutaneously subcutaneo subcutâneo subcutanea subcutânea",
-            ),
-            ("sublingual", "sublingually"),
-        ];
-        let is_term = |p: &TaggedPhrase| matches!(p.tag, PhraseTag::Term(_));
-        let asks = self.pieces.iter().any(|p| {
-            use WordRole::{Form, Medication, Taking};
-            matches!(p.tag, PhraseTag::Vocabulary(Form | Medication | Taking))
-                || is_one_of(&p.shown, "something anything algo")
-        });
-        if !asks || self.pieces.iter().any(is_term) {
-            return;
-        }
-        for piece in &mut self.pieces {
-            if let Some((route, _)) = ROUTES
-                .into_iter()
-                .find(|(_, words)| is_one_of(&piece.shown, words))
-            {
-                piece.tag = PhraseTag::Term(TopicTerm::medicine(route, route));
-            }
-        }
-    }
-
-    /// Takes a medical word beside a condition that clinics list for one of its qualities, which isn't
-    /// searched: "itchy hives". A disease of another specialty is none.
-    pub(super) fn qualify_conditions(&mut self) {
-        let is_listed = |at: Option<usize>| match at.and_then(|at| self.pieces.get(at)) {
-            Some(piece) => matches!(&piece.tag, PhraseTag::Term(t) if !t.clinics.is_empty()),
-            None => false,
-        };
-        let qualifies = |at: usize| match &self.pieces[at].tag {
-            PhraseTag::Term(term) => {
-                term.clinics.is_empty()
-                    && !term.is_medicine
-                    && !self.names.is_foreign(&term.chapters)
-                    && (is_listed(at.checked_sub(1)) || is_listed(at.checked_add(1)))
-            }
-            _ => false,
-        };
-        let found: Vec<usize> = (0..self.pieces.len()).filter(|at| qualifies(*at)).collect();
-        for at in found {
-            self.pieces[at].tag = PhraseTag::Vocabulary(WordRole::Qualifier);
-        }
-    }
-
     /// Refuses a question for a patient's name, address or number alone: "the phone of CARD-001", "where does
     /// CARD-001 live". Beside a word for what a record has, the record is asked for.
     pub(super) fn refuse_identity(&self, fragment: &Fragment) -> Result<(), PlanRefusal> {
@@ -512,6 +456,10 @@ impl FragmentSplitter<'_> {
         });
         if is_of_record || has(CONDITIONS) {
             return Ok(());
+        }
+        if let Some(word) = self.number_of_person() {
+            let id = id.clone();
+            return Err(PlanRefusal::IdentityOfOne { word, id });
         }
         let asks_where = has("where onde");
         // "what's CARD-001 called", but not "CARD-001 called in"
@@ -534,6 +482,59 @@ impl FragmentSplitter<'_> {
                 id: id.clone(),
             }),
             None => Ok(()),
+        }
+    }
+
+    /// Returns the unknown word that tells whose or which number is asked for: "the social security number", "o número do
+    /// seguro". `None` if there is none.
+    fn number_of_person(&self) -> Option<String> {
+        let is_number = |p: &TaggedPhrase| is_one_of(&p.shown, "number numbers numero número");
+        let is_unknown = |p: &&TaggedPhrase| p.tag == PhraseTag::Unknown;
+        let at = self.pieces.iter().position(is_number)?;
+        // "my father's number is CARD-001"
+        let next = self.pieces.get(at + 1);
+        if next.is_some_and(|p| is_one_of(&p.shown, "is é")) {
+            return None;
+        }
+        let before = at.checked_sub(1).map(|at| &self.pieces[at]);
+        let mut after = self.pieces[at + 1..]
+            .iter()
+            .skip_while(|p| p.tag == PhraseTag::Vocabulary(WordRole::Of));
+        let word = before
+            .filter(is_unknown)
+            .or(after.next().filter(is_unknown));
+        word.map(|p| p.shown.clone())
+    }
+
+    /// Refuses the question whether something that is told of a patient is fine: "DERM-018 is on isotretinoin and wants
+    /// wine, is that okay?". Behind a request it is a courtesy.
+    pub(super) fn refuse_permission(&self) -> Result<(), PlanRefusal> {
+        const LEADS: &str = "is that this it would é isso isto está esta tem há ha faz será sera";
+        const FINE: &str =
+            "ok okay fine alright allowed advisable permitido problema problem mal bem";
+        use WordRole::{Count, Medication, Patients, Record, Verb, Who};
+        let is_request = |p: &TaggedPhrase| match &p.tag {
+            PhraseTag::Vocabulary(role) => {
+                matches!(role, Count | Medication | Patients | Record | Verb | Who)
+            }
+            tag => matches!(tag, PhraseTag::Clinic(..) | PhraseTag::Id(..)),
+        };
+        let fine = self.pieces.iter().find(|p| is_one_of(&p.shown, FINE));
+        let is_led = { self.pieces.first() }.is_some_and(|p| is_one_of(&p.shown, LEADS));
+        let before = &self.found.fragments;
+        let tells = before
+            .iter()
+            .any(|f| !f.ids.is_empty() && (f.taking || f.cue));
+        match fine {
+            Some(fine)
+                if is_led
+                    && tells
+                    && !self.pieces.iter().any(is_request)
+                    && !before.iter().any(|f| f.asks() || f.record) =>
+            {
+                Err(PlanRefusal::Permission(fine.shown.clone()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -650,7 +651,8 @@ impl FragmentSplitter<'_> {
     pub(super) fn asks_definition(&self, fragment: &Fragment) -> bool {
         const BE: [&str; 6] = ["is", "are", "é", "são", "sao", "significa"];
         let asks = |pair: &[TaggedPhrase]| {
-            matches!(&*pair[0].shown, "what" | "que" | "qual") && BE.contains(&&*pair[1].shown)
+            matches!(&*pair[0].shown, "what" | "que" | "q" | "oq" | "qual")
+                && BE.contains(&&*pair[1].shown)
         };
         let asks = self.pieces.windows(2).any(asks)
             || self

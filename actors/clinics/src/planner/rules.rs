@@ -3,7 +3,7 @@
 use super::fragment::Fragment;
 use super::phrases::RegistryPhrases;
 use super::refusal::PlanRefusal;
-use super::term::TOPIC_WORDS_MAX;
+use super::term::{TOPIC_WORDS_MAX, TopicTerm};
 use super::topic::SearchTopic;
 use crate::plan::{ClinicRegistry, Plan, ReplyOptions, STEPS_MAX, Step};
 
@@ -40,6 +40,7 @@ impl<'a> PlanRules<'a> {
                 self.registry.specialties()
             ));
         }
+        plan.reply.if_none = plan.reply.if_none.or_else(|| ask_without_unlisted(clauses));
         Ok(plan)
     }
 
@@ -194,6 +195,10 @@ impl<'a> PlanRules<'a> {
                 example: self.example_id(None),
             });
         }
+        // "list the patients of the clinic"
+        if clause.one_clinic && !clause.compare {
+            return Err(self.say_what());
+        }
         if clause.patients && (asked || clause.compare) {
             return Ok(self.add_each(&self.all_clinics(), clause, graph, list));
         }
@@ -247,6 +252,24 @@ impl<'a> PlanRules<'a> {
             .find(|p| !p.is_empty());
         prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
     }
+}
+
+/// Returns the sentence for a search of a medicine or listed condition and further medical words, if nobody matches
+/// all of them: "thyroid bloods for the amiodarone people". `None` if there is no such search.
+fn ask_without_unlisted(clauses: &[Fragment]) -> Option<String> {
+    let is_listed = |term: &&TopicTerm| term.is_medicine || !term.clinics.is_empty();
+    let topics = clauses.iter().filter_map(|clause| clause.topic.as_ref());
+    let mixed = { topics }.find(|topic| topic.terms.iter().any(|term| is_listed(&term)));
+    let unlisted = { mixed?.terms.iter() }.filter(|term| !is_listed(term));
+    let words: Vec<&str> = unlisted
+        .filter_map(|term| term.alternatives.first().map(String::as_str))
+        .collect();
+    (!words.is_empty()).then(|| {
+        format!(
+            "No record has \"{}\" beside the rest. Ask again without it, or for it alone.",
+            words.join(" ")
+        )
+    })
 }
 
 /// Steps of a plan while it is made, numbered from 1. Equal ones are added once.

@@ -39,8 +39,10 @@ impl<'a> NearWords<'a> {
                 _ if letters >= TWO_ERRORS_LETTERS_MIN => 2,
                 _ if letters >= ONE_ERROR_LETTERS_MIN && is_scrambled(&self.word, candidate) => 2,
                 _ if letters >= ONE_ERROR_LETTERS_MIN => 1,
-                // Two letters of `list` changed places; other short words are ambiguous.
-                4.. => usize::from(is_transposed(&self.word, candidate)),
+                // Two letters of `list` changed places, `quais` lacks its `u`; other short words are ambiguous.
+                4.. => usize::from(
+                    is_transposed(&self.word, candidate) || lacks_u(&self.word, candidate),
+                ),
                 _ => 0,
             };
             if errors <= allowed.min(errors_max) && errors < limit {
@@ -138,6 +140,14 @@ fn is_transposed(word: &[char], candidate: &str) -> bool {
         false => return false,
     };
     matches!(&differ[..], [a, b] if *a > 0 && a + 1 == *b && word[*a] == other[*b] && word[*b] == other[*a])
+}
+
+/// Returns whether the word only lacks the `u` of the candidate's `qu`: `qais`.
+fn lacks_u(word: &[char], candidate: &str) -> bool {
+    match (word, candidate.strip_prefix("qu")) {
+        (['q', rest @ ..], Some(ending)) => ending.chars().eq(rest.iter().copied()),
+        _ => false,
+    }
 }
 
 /// Returns whether the candidate has the same letters in another order, after the first: `vitiglio`.

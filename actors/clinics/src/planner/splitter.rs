@@ -66,6 +66,7 @@ pub(super) fn split_fragments(
         also: None,
         is_unfinished: false,
         negation: None,
+        may_negate_before: false,
         ignores: None,
         compares: false,
         last_id: None,
@@ -292,6 +293,8 @@ pub(super) struct FragmentSplitter<'a> {
     is_unfinished: bool,
     /// Negation before the fragment.
     negation: Option<String>,
+    /// Whether that negation stands right behind what it may leave out: "acne não".
+    may_negate_before: bool,
     /// Verb such as `ignore` earlier in the clause.
     ignores: Option<String>,
     /// Whether the sentence compares numbers.
@@ -503,7 +506,14 @@ impl FragmentSplitter<'_> {
 
     /// Ends the fragment before a word that leaves out what follows.
     fn negate(&mut self, word: String) -> Result<(), PlanRefusal> {
+        let ends_object = self.pieces.last().is_some_and(|p| {
+            matches!(
+                p.tag,
+                PhraseTag::Term(_) | PhraseTag::Clinic(..) | PhraseTag::Id(..)
+            )
+        });
         self.separate(false, Connector::Negation)?;
+        self.may_negate_before = ends_object && is_one_of(&word, "no não nao");
         self.negation = Some(word);
         Ok(())
     }
@@ -549,6 +559,12 @@ impl FragmentSplitter<'_> {
     /// Ends the fragment. `stops` tells that the sentence ends too; `next` is the separator before
     /// the next fragment.
     fn separate(&mut self, stops: bool, next: Connector) -> Result<(), PlanRefusal> {
+        if std::mem::take(&mut self.may_negate_before)
+            && self.pieces.is_empty()
+            && let Some(word) = self.negation.take()
+        {
+            return Err(PlanRefusal::Negation(word));
+        }
         let stated = self.refused_unless_asked.take();
         let mut fragment = self.build()?;
         if let Some(refusal) = stated {
@@ -595,6 +611,8 @@ impl FragmentSplitter<'_> {
 
     fn build(&mut self) -> Result<Fragment, PlanRefusal> {
         self.read_purpose();
+        self.refuse_permission()?;
+        self.read_eponyms();
         self.search_routes();
         self.qualify_conditions();
         self.qualify_medicines();

@@ -415,3 +415,121 @@ fn spellings() {
         );
     }
 }
+
+/// Goal: whether something is fine for a patient is refused, and a courtesy behind a request isn't. Method: rows in
+/// both languages, with twins.
+#[test]
+fn permissions_are_refused() {
+    check_refused(&[
+        (
+            "DERM-018 is on isotretinoin and wants a glass of wine, is that okay?",
+            "judgement",
+        ),
+        (
+            "DERM-018 is on isotretinoin. Is that ok with wine?",
+            "judgement",
+        ),
+        (
+            "O CARD-002 toma varfarina e quer viajar, isso faz mal?",
+            "judgement",
+        ),
+    ]);
+    check(&[
+        (
+            "I need the record of CARD-001, is that ok?",
+            "a:get_patient(CARD-001)",
+        ),
+        ("DERM-018, is that ok?", "b:get_patient(DERM-018)"),
+    ]);
+}
+
+/// Goal: a number that identifies a person is refused whatever it is called, a message to a patient too; numbers of
+/// medicines and how often they are taken are shown. Method: rows in both languages, with twins.
+#[test]
+fn numbers_and_messages() {
+    check_refused(&[
+        (
+            "What's the social security number of DERM-002?",
+            "by themselves",
+        ),
+        ("o número do seguro do DERM-002", "by themselves"),
+        ("Send CARD-033 a text message.", "only be read"),
+    ]);
+    check(&[
+        ("send CARD-033's record", "a:get_patient(CARD-033)"),
+        (
+            "My number is CARD-033. Which medicines?",
+            "a:get_patient(CARD-033) a:check_medications(CARD-033)",
+        ),
+        (
+            "what's the number of tablets CARD-001 takes",
+            "a:check_medications(CARD-001)",
+        ),
+        (
+            "De quantas em quantas semanas faz o DERM-019 o dupilumab?",
+            "b:check_medications(DERM-019)",
+        ),
+    ]);
+    check_refused(&[(
+        "did CARD-001 take losartan every day last month",
+        "can't select",
+    )]);
+}
+
+/// Goal: a negation behind a phrase takes it back for the next one of its kind; where it may leave out, it is asked;
+/// nothing is searched without itself. Method: rows with twins.
+#[test]
+fn negations_behind() {
+    check(&[
+        ("Pacientes com acne não, psoríase", "b:query(psoríase)"),
+        (
+            "pacientes com acne... não, desculpa, acne não, psoríase",
+            "b:query(psoríase)",
+        ),
+    ]);
+    check_refused(&[
+        ("patients with psoriasis, acne no, eczema yes", "leave out"),
+        ("eczema, acne não, psoríase", "leave out"),
+        (
+            "O representante não me larga por causa do acne. Quem tem acne?",
+            "leave out",
+        ),
+    ]);
+}
+
+/// Goal: a disease of somebody of the asker's is left out; one of patients isn't. Method: rows in both languages.
+#[test]
+fn diseases_of_outsiders_are_left_out() {
+    check(&[
+        (
+            "My neighbour had acne last winter and it made me think. Who has psoriasis?",
+            "b:query(psoriasis)",
+        ),
+        (
+            "Minha avó teve acne e sofreu bastante, coitada. Quem tem psoríase?",
+            "b:query(psoríase)",
+        ),
+        (
+            "My patient had acne. Who has psoriasis?",
+            "b:query(acne) b:query(psoriasis)",
+        ),
+    ]);
+}
+
+/// Goal: if nobody has a further medical word beside a medicine or condition, the answer asks instead of telling that
+/// nobody matches. Method: questions with and without such a word.
+#[test]
+fn unlisted_words_are_asked_about() {
+    for (query, asks) in [
+        ("thyroid bloods are due for the amiodarone people", true),
+        ("who takes retinal isotretinoin", true),
+        ("who takes isotretinoin", false),
+        ("psoriasis patients on adalimumab", false),
+        ("any endocarditis patients?", false),
+    ] {
+        let plan = Planner::new(Arc::new(three_clinics())).plan(query);
+        let told = plan.ok().and_then(|plan| plan.reply.if_none);
+        let is_asked = told.is_some_and(|told| told.contains("Ask again without it"));
+        assert_eq!(is_asked, asks, "{query}");
+    }
+}

@@ -310,3 +310,76 @@ fn places_are_listed() {
         ),
     ]);
 }
+
+/// Goal: a clinic behind a topic is its place, and a question for anybody behind both asks of them. Method: rows with
+/// several topics, and twins where the clinic stands before.
+#[test]
+fn places_stand_behind() {
+    check(&[
+        (
+            "melanoma (derm), migraine (clinic c), angina (cardio): who?",
+            "b:query(melanoma) c:query(migraine) a:query(angina)",
+        ),
+        (
+            "dermatology: acne; neurology: migraine",
+            "b:query(acne) c:query(migraine)",
+        ),
+        (
+            "Huntington's disease, neurology: anyone?",
+            "c:query(huntington's)",
+        ),
+        ("aspirin, neurology: anybody", "c:query(aspirin)"),
+        ("acne, neurology patients", "b:query(acne) c:list_patients"),
+        (
+            "psoríase + adalimumab na dermatologia, quais pacientes",
+            "b:query(psoríase adalimumab)",
+        ),
+    ]);
+}
+
+/// Goal: a single clinic that isn't named is asked for. Method: rows in both languages, with twins that name it.
+#[test]
+fn unnamed_clinics_are_asked_for() {
+    for query in [
+        "List the patients of the clinic.",
+        "Mostre os doentes da clínica.",
+        "How many patients does that clinic have?",
+    ] {
+        check_refused(&[(query, "Say which you want")]);
+    }
+    check(&[
+        (
+            "Dermatology. List the patients of the clinic.",
+            "b:list_patients",
+        ),
+        ("Who in that clinic has acne?", "b:query(acne)"),
+        (
+            "list the patients of every clinic",
+            "a:list_patients b:list_patients c:list_patients",
+        ),
+    ]);
+}
+
+/// Goal: a name behind a disease is searched with it, another name isn't; short forms of chats are read; a salt is no
+/// part of what is searched. Method: rows.
+#[test]
+fn names_of_diseases_and_short_forms() {
+    check(&[
+        (
+            "paralisia de Bell na cardiologia",
+            "a:query(paralisia de bell)",
+        ),
+        ("doença de Chagas na cardiologia", "a:query(chagas)"),
+        ("oq o CARD-018 toma", "a:check_medications(CARD-018)"),
+        (
+            "pega os pacientes com acne e me diz o q cada um usa",
+            "b:query(acne) b:check_medications*1",
+        ),
+        ("qais pacientes têm acne", "b:query(acne)"),
+        ("losartan potassium in cardiology", "a:query(losartan)"),
+    ]);
+    check_refused(&[(
+        "pacientes com dor de Maria",
+        "I don't know the word \"maria\"",
+    )]);
+}

@@ -254,7 +254,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Identity,
     ),
     (
-        "removed excised operated resolved healed suspected severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
+        "childhood infancia removed excised operated resolved healed suspected severe mild moderate grave graves leve leves moderada moderado moderados serious acute recurrent persistent \
          uncontrolled controlled chronic cronico cronica stable unstable estavel instavel advanced avancado avancada aguda agudo recorrente persistente controlada controlado descontrolada continuo continuous continuously regular regularly regularmente continuamente",
         Qualifier,
     ),
@@ -317,7 +317,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          abracos grato grata atenciosamente cumprimentos saudacoes caro prezado prezados pessoal consegue consegues \
          conseguir consegui poderias podias pudesse acho creio penso imagino suponho aproximadamente exatamente \
          especificamente principalmente geralmente normalmente entretanto contudo todavia alias portanto logo pois \
-         vivem vive viver convivem convive conviver vivendo convivendo almoco jantar cedo q vc vcs tb tbm cmg msm \
+         vivem vive viver convivem convive conviver vivendo convivendo almoco jantar cedo q oq vc vcs tb tbm cmg msm \
          mt mto td tds dps pq acometido acometidos afetado afetados nisso disso daqui dai nela nele deste desta \
          desse dessa neste nesta nesse nessa num numa nuns numas dum duma set sets conjunto conjuntos dx hx enumeration enumeracao revisao habitual habituais recon reconciliation \
          reconciliacao conciliacao huddle filing paperwork inspection accreditation spreadsheet presentation conference \

@@ -164,7 +164,7 @@ pub(super) static FAMILY: WordList =
 pub(crate) static EVERYDAY: WordList =
     WordList::new(include_str!("../../data/words_everyday.txt"), b' ');
 /// Names in diseases, signs, scores and devices.
-pub(super) static EPONYMS: WordList = WordList::new(include_str!("../../data/eponyms.txt"), b' ');
+pub(crate) static EPONYMS: WordList = WordList::new(include_str!("../../data/eponyms.txt"), b' ');
 /// Stems of medicines that aren't on the list with brands and combinations.
 pub(super) static MEDICINE_STEMS: WordList =
     WordList::new(include_str!("../../data/medicine_stems.txt"), b'\n');
