@@ -30,7 +30,7 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
     let is_to_patient = is_before_id(pieces, at)
         && pieces
             .get(at + 2)
-            .is_some_and(|p| is_one_of(&p.shown, "a an um uma some"));
+            .is_some_and(|p| is_one_of(&p.shown, "a an um uma some the his her their"));
     if is_to_patient {
         return false;
     }

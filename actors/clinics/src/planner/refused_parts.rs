@@ -467,9 +467,13 @@ impl FragmentSplitter<'_> {
         let asks_how = has("chama chamam");
         let identity = self.pieces.iter().enumerate().find(|(at, p)| match p.tag {
             PhraseTag::Vocabulary(WordRole::Identity) => true,
-            // "name CARD-001's condition"
+            // "name CARD-001's condition", but not "name of CARD-001"
             PhraseTag::Vocabulary(WordRole::NameCue) => {
-                asks_called || is_one_of(&p.shown, NAMES) && (*at > 0 || p.shown != "name")
+                let next = self.pieces.get(at + 1).map(|p| &p.tag);
+                let is_order = *at == 0
+                    && p.shown == "name"
+                    && next != Some(&PhraseTag::Vocabulary(WordRole::Of));
+                asks_called || is_one_of(&p.shown, NAMES) && !is_order
             }
             _ => {
                 asks_where && is_one_of(&p.shown, LIVES)
@@ -488,18 +492,22 @@ impl FragmentSplitter<'_> {
     /// Returns the unknown word that tells whose or which number is asked for: "the social security number", "o número do
     /// seguro". `None` if there is none.
     fn number_of_person(&self) -> Option<String> {
-        let is_number = |p: &TaggedPhrase| is_one_of(&p.shown, "number numbers numero número");
-        let is_unknown = |p: &&TaggedPhrase| p.tag == PhraseTag::Unknown;
-        let at = self.pieces.iter().position(is_number)?;
+        let is_of = |p: &TaggedPhrase| p.tag == PhraseTag::Vocabulary(WordRole::Of);
+        // "o nº de beneficiário"
+        let is_number = |at: &usize| {
+            is_one_of(&self.pieces[*at].shown, "number numbers numero número")
+                || is_one_of(&self.pieces[*at].shown, "no nº nr")
+                    && self.pieces.get(at + 1).is_some_and(is_of)
+        };
+        let is_unknown = |p: &&TaggedPhrase| matches!(p.tag, PhraseTag::Unknown | PhraseTag::Weak);
+        let at = (0..self.pieces.len()).find(is_number)?;
         // "my father's number is CARD-001"
         let next = self.pieces.get(at + 1);
         if next.is_some_and(|p| is_one_of(&p.shown, "is é")) {
             return None;
         }
         let before = at.checked_sub(1).map(|at| &self.pieces[at]);
-        let mut after = self.pieces[at + 1..]
-            .iter()
-            .skip_while(|p| p.tag == PhraseTag::Vocabulary(WordRole::Of));
+        let mut after = self.pieces[at + 1..].iter().skip_while(|p| is_of(p));
         let word = before
             .filter(is_unknown)
             .or(after.next().filter(is_unknown));
@@ -510,8 +518,7 @@ impl FragmentSplitter<'_> {
     /// wine, is that okay?". Behind a request it is a courtesy.
     pub(super) fn refuse_permission(&self) -> Result<(), PlanRefusal> {
         const LEADS: &str = "is that this it would é isso isto está esta tem há ha faz será sera";
-        const FINE: &str =
-            "ok okay fine alright allowed advisable permitido problema problem mal bem";
+        const FINE: &str = "ok okay fine alright allowed advisable bad normal permitido problema problem mal bem mau ruim";
         use WordRole::{Count, Medication, Patients, Record, Verb, Who};
         let is_request = |p: &TaggedPhrase| match &p.tag {
             PhraseTag::Vocabulary(role) => {

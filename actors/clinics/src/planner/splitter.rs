@@ -675,6 +675,10 @@ impl FragmentSplitter<'_> {
             && fragment.topic.is_none()
             && (fragment.cue || self.pieces.iter().any(names_condition));
         fragment.record |= asks_condition && fragment.has_no_object();
+        // "what is CARD-001 being treated for"
+        if !fragment.ids.is_empty() && !has_medicine && self.asks_reason() {
+            (fragment.record, fragment.taking) = (true, false);
+        }
         // "on cardiology duty"
         let nothing_taken =
             fragment.topic.is_none() && !fragment.patients && !fragment.clinics.is_empty();
@@ -698,6 +702,14 @@ impl FragmentSplitter<'_> {
         self.pieces.iter().any(is_synonym)
             && clinics.all(is_synonym)
             && others.any(|p| !is_one_of(&p.shown, PLACE_WORDS))
+    }
+
+    /// Returns whether the fragment asks what somebody is treated for.
+    fn asks_reason(&self) -> bool {
+        const TREATED: &str = "treated medicated seen followed tratado tratada";
+        let has = |words| self.pieces.iter().any(|p| is_one_of(&p.shown, words));
+        let ends_open = self.pieces.last().is_some_and(|p| p.shown == "for");
+        has(TREATED) && (ends_open || has("why motivo razão"))
     }
 
     fn say_what(&self) -> PlanRefusal {

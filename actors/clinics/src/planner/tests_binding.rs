@@ -453,10 +453,22 @@ fn numbers_and_messages() {
             "by themselves",
         ),
         ("o número do seguro do DERM-002", "by themselves"),
+        ("qual o nº de beneficiário do CARD-001", "by themselves"),
+        ("name of patient CARD-004", "by themselves"),
+        ("send CARD-033 the bill", "only be read"),
         ("Send CARD-033 a text message.", "only be read"),
     ]);
     check(&[
         ("send CARD-033's record", "a:get_patient(CARD-033)"),
+        ("name CARD-001's condition", "a:get_patient(CARD-001)"),
+        (
+            "What is CARD-009 being treated for?",
+            "a:get_patient(CARD-009)",
+        ),
+        (
+            "Por que motivo é seguido o CARD-011?",
+            "a:get_patient(CARD-011)",
+        ),
         (
             "My number is CARD-033. Which medicines?",
             "a:get_patient(CARD-033) a:check_medications(CARD-033)",

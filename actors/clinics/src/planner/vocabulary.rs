@@ -296,7 +296,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          aos pelo pela pelos pelas para pra pro que cujo cuja este esta esse essa isso isto aquele aquela aquilo \
          ha existe existem temos estao sao foi foram era eram ser sendo sido ter tido teve tiveram tiver \
          sobre mesmo mesma atualmente atual atuais ativo ativos agora ja so somente apenas ainda cadastrado cadastrada \
-         cadastrados cadastradas registrados registradas diagnosticados diagnosticadas diagnosticado diagnosticada \
+         cadastrados cadastradas registado registada registados registadas motivo razao registrados registradas diagnosticados diagnosticadas diagnosticado diagnosticada \
          diagnostico condicao condicoes doencas problema problemas setor departamento unidade clinica especialidade \
          me lhe nos se la aqui ali ai vez como onde quando porque ate sob durante dentro acompanha acompanhamos \
          acompanhados gente nosso nossa nossos nossas meu minha meus minhas estou estamos esta ta tao fazem fazer \
