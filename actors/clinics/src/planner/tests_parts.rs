@@ -376,6 +376,11 @@ fn names_of_diseases_and_short_forms() {
             "b:query(acne) b:check_medications*1",
         ),
         ("qais pacientes têm acne", "b:query(acne)"),
+        (
+            "qual a dose do bisoprolol no CARD-004",
+            "a:check_medications(CARD-004)",
+        ),
+        ("Peço a ficha do DERM-020", "b:get_patient(DERM-020)"),
         ("losartan potassium in cardiology", "a:query(losartan)"),
     ]);
     check_refused(&[(

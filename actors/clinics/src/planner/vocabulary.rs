@@ -101,7 +101,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          tell read open print enumerate which identify locate bring need want lemme gimme furnish \
          liste lista listar listem mostre mostrar mostra mostrem exiba exibir veja ver verifique verificar verifica \
          cheque checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise \
-         pesquisar traga traz trazer obtenha obter quero queria queremos preciso precisamos qual quais diga diz dizer \
+         pesquisar traga traz trazer obtenha obter quero queria queremos peco pedimos preciso precisamos qual quais diga diz dizer \
          identifique identificar return returns returning abre abra abrir passa passe passem revelar apresentar reveal puxar bringing listing pulling \
          showing de-me da-me indique indicar informar mostrar lembre lembrar localizar enumerar filtrar selecionar \
          listagem precisar ve ves veem verem veres virem vejo vejam vejas vejamos tragam trazes digam digas dizes obtem obtenham queira queiram \
@@ -333,7 +333,9 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
 pub(super) const IDIOM_WORDS_MAX: usize = 4;
 
 /// Phrases that mean nothing beside a request, though their words may.
-const IDIOMS: [&str; 69] = [
+const IDIOMS: [&str; 71] = [
+    "peco desculpa",
+    "peco imensa desculpa",
     "at all",
     "should be grateful",
     "should be most grateful",
@@ -582,8 +584,8 @@ pub(super) fn is_specialty(folded: &str) -> bool {
     ENDINGS.split(' ').any(|ending| folded.ends_with(ending)) || is_one_of(folded, SPECIALTIES)
 }
 
-/// Function words that only English has, and that only Portuguese has, among those of a question.
-const ENGLISH: &str = "the with patients patient who which have has and of is are what how show on any all from for or we do does an you many";
+/// Function words that only English has, and that only Portuguese has, among those of a question. `do` is in both.
+const ENGLISH: &str = "the with patients patient who which have has and of is are what how show on any all from for or we does an you many";
 const PORTUGUESE: &str = "os com pacientes paciente quais que de da dos das em quem tem doentes para ao na nas mostre ou mais gente temos pra uma \
      um nao sem por qual quantos quantas ha esta estou tenho pelo pela";
 
