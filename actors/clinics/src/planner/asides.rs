@@ -298,7 +298,7 @@ fn read_segment(
     words.into_segment(range)
 }
 
-/// What the words of a segment tell.
+/// Findings about the words of a segment.
 #[derive(Default)]
 struct SegmentWords {
     before: String,

@@ -161,9 +161,7 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         && !stands_alone
         && (next.patients || next.topic.is_some())
     {
-        let mut clinics = fragment.clinics.clone();
-        extend_unique(&mut clinics, &next.clinics);
-        next.clinics = clinics;
+        put_clinics_first(&fragment.clinics, next);
         next.verb |= fragment.verb;
         next.all |= fragment.all;
         next.compare |= fragment.compare;
@@ -175,9 +173,7 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     // "check cardiology and neurology: who has …"
     let are_places = fragment.has_only_clinics() && next.has_only_clinics();
     if are_places && next.connector == Connector::And && !next.verb && !fragment.compare {
-        let mut clinics = fragment.clinics.clone();
-        extend_unique(&mut clinics, &next.clinics);
-        next.clinics = clinics;
+        put_clinics_first(&fragment.clinics, next);
         (next.verb, next.connector) = (fragment.verb, fragment.connector);
         next.asked |= fragment.asked;
         (next.all, next.count) = (next.all || fragment.all, next.count || fragment.count);
@@ -224,6 +220,12 @@ fn carry_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
     }
     share_subject(fragment, next);
     false
+}
+
+/// Puts `clinics` before those of a fragment.
+fn put_clinics_first(clinics: &[usize], fragment: &mut Fragment) {
+    let named = std::mem::replace(&mut fragment.clinics, clinics.to_vec());
+    extend_unique(&mut fragment.clinics, &named);
 }
 
 /// Returns whether a fragment only addresses the clinics that the next one names again: "dear cardiology and dermatology:

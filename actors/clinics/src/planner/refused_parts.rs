@@ -32,7 +32,7 @@ impl FragmentSplitter<'_> {
             let of_clinics = next == Some(&PhraseTag::Vocabulary(WordRole::Clinics));
             let filters = match piece.tag {
                 // "I need them since 2020"
-                PhraseTag::Number if is_year(piece) => !is_part_of_topic(&self.pieces, at),
+                PhraseTag::Number if piece.is_year() => !is_part_of_topic(&self.pieces, at),
                 PhraseTag::Number => {
                     asks && !of_clinics
                         && !is_part_of_topic(&self.pieces, at)
@@ -164,11 +164,6 @@ impl FragmentSplitter<'_> {
         let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
             || role(before) == Some(Who) && after.is_some_and(is_term)
             || is_people && is_clinic(after);
-        // "I am in a hurry with this"
-        let is_we = |p: &TaggedPhrase| is_one_of(&p.shown, "we we're we've temos estamos");
-        let is_own = fragment.is_empty()
-            && !fragment.verb
-            && self.pieces.iter().any(|p| is_of_user(p) || is_we(p));
         let is_order = before.is_none() && self.may_order(at, fragment);
         // "which doctor prescribed warfarin to CARD-001"
         let asks_which = at > 0 && is_one_of(&pieces[at - 1].shown, "which qual");
@@ -198,7 +193,7 @@ impl FragmentSplitter<'_> {
         if self.is_purpose(at) {
             return false;
         }
-        ((narrows || is_bare_list) && !leads_on && !is_own)
+        ((narrows || is_bare_list) && !leads_on && !self.is_of_asker(fragment))
             || asks_in_general(fragment)
             || asks_which
             || matches!(role(after), Some(Patients | OnePatient))
@@ -208,6 +203,14 @@ impl FragmentSplitter<'_> {
                 && !fragment.has_subject()
                 && !fragment.who
                 && fragment.ids.is_empty())
+    }
+
+    /// Returns whether a fragment that asks for nothing is about the person who asks: "I am in a hurry with this".
+    fn is_of_asker(&self, fragment: &Fragment) -> bool {
+        let is_we = |p: &TaggedPhrase| is_one_of(&p.shown, "we we're we've temos estamos");
+        fragment.is_empty()
+            && !fragment.verb
+            && self.pieces.iter().any(|p| is_of_user(p) || is_we(p))
     }
 
     /// Returns whether the first word that counts, at `at`, may be an order: "discharge CARD-001", but not "I spilled tea
@@ -671,13 +674,6 @@ impl FragmentSplitter<'_> {
             && fragment.clinics.is_empty()
             && !fragment.count
     }
-}
-
-/// Returns whether a number is a year: `2020`.
-pub(super) fn is_year(piece: &TaggedPhrase) -> bool {
-    piece.shown.len() == 4
-        && (piece.shown.starts_with("19") || piece.shown.starts_with("20"))
-        && piece.shown.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Returns whether a phrase is a word for a list of patients: `list`, `census`.

@@ -8,7 +8,6 @@ use super::fragment_roles::{read_roles, refuse_names};
 use super::phrases::{PhraseKind, RegistryPhrases, extend_unique};
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
-use super::refused_parts::is_year;
 use super::tags::{PhraseTag, TaggedPhrase, next_phrase};
 use super::tokens::{QueryToken, QueryWord};
 use super::topic::{SearchTopic, build_topic};
@@ -732,7 +731,7 @@ impl FragmentSplitter<'_> {
         }
         let digits = |p: &TaggedPhrase| {
             let is_number = p.tag == PhraseTag::Number
-                && !is_year(p)
+                && !p.is_year()
                 && p.shown.bytes().all(|b| b.is_ascii_digit());
             is_number && (fragment.one_patient || p.shown.len() >= ID_DIGITS_MIN)
         };

@@ -21,6 +21,13 @@ pub(super) struct TaggedPhrase {
 }
 
 impl TaggedPhrase {
+    /// Returns whether it is a year: `2020`.
+    pub fn is_year(&self) -> bool {
+        self.shown.len() == 4
+            && (self.shown.starts_with("19") || self.shown.starts_with("20"))
+            && self.shown.bytes().all(|b| b.is_ascii_digit())
+    }
+
     /// Returns whether it may stand before what is asked for: a filler, a verb, or a word such as `who`
     /// or `has`.
     pub fn is_lead(&self) -> bool {
