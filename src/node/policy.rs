@@ -28,6 +28,8 @@ pub(super) struct NodePolicies {
     guard: PolicySlot,
     /// Guardrail agent at boundaries, with its custom rules.
     guardrail: Option<(AgentRef, Vec<CustomRule>)>,
+    /// First detector policy, whose limit and calls later ones share.
+    detector: Option<DetectorPolicy>,
 }
 
 /// Replaceable link of the policy chain. It joins the chain with its first policy, since an empty
@@ -52,6 +54,7 @@ impl NodePolicies {
             limits: slot(false),
             guard: slot(true),
             guardrail: None,
+            detector: None,
         }
     }
 
@@ -104,7 +107,10 @@ impl NodePolicies {
             }));
         }
         if let Some(options) = declared.detector_options() {
-            guard.push(Box::new(DetectorPolicy::new(self.system.clone(), options)));
+            let first = self
+                .detector
+                .get_or_insert_with(|| DetectorPolicy::new(self.system.clone(), options.clone()));
+            guard.push(Box::new(first.with_options(options)));
         }
         self.guard.set_policies(&self.system, guard);
         old.map(|(agent, _)| agent)

@@ -78,7 +78,7 @@ fn chains_of_deciders() {
             "weather 1",
         ),
         (
-            "embedding = { model = \"m\" }\ndecide = { tool = [\"embedding\", \"rules\"] }",
+            "embedding = { model = \"w\" }\ndecide = { tool = [\"embedding\", \"rules\"] }\n[[agent]]\nkind = \"model\"\nprovider = \"ollama\"\nid = \"w\"\nmodel = \"x\"",
             DecisionPoint::Tool,
             "embedding, rules",
         ),
@@ -92,7 +92,7 @@ fn chains_of_deciders() {
 #[test]
 fn models_that_only_embed() {
     let text = with(
-        "embedding = { model = \"e\" }\n[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"e\"\n[[agent]]\nkind = \"model\"\nprovider = \"word_vectors\"\nid = \"w\"\npath = \"w.vec\"",
+        "embedding = { model = \"e\" }\n[[agent]]\nkind = \"model\"\nprovider = \"ollama\"\nid = \"e\"\nmodel = \"nomic-embed-text\"\n[[agent]]\nkind = \"model\"\nprovider = \"word_vectors\"\nid = \"w\"\npath = \"w.vec\"",
     );
     let topology = Topology::parse(&text, false, Path::new("/here")).unwrap();
     assert_eq!(topology.answering_models().collect::<Vec<_>>(), ["m"]);
@@ -161,12 +161,16 @@ fn every_mistake_of_an_orchestrator() {
             "13:20 helper has no embeddings to decide",
         ),
         (
-            "embedding = { model = \"m\" }\ndecide = { clarity = \"embedding\" }",
+            "embedding = { model = \"w\" }\ndecide = { clarity = \"embedding\" }\n[[agent]]\nkind = \"model\"\nprovider = \"ollama\"\nid = \"w\"\nmodel = \"x\"",
             "14:22 `embedding` decides only `route` and `tool`",
         ),
         ("embedding = { model = \"n\" }", "13:23 there is no model n"),
         (
-            "embedding = { model = \"m\", lead_min = -1 }",
+            "embedding = { model = \"m\" }",
+            "13:23 m makes no embeddings",
+        ),
+        (
+            "embedding = { model = \"w\", lead_min = -1 }\n[[agent]]\nkind = \"model\"\nprovider = \"ollama\"\nid = \"w\"\nmodel = \"x\"",
             "13:39 `lead_min` must be from 0 to 2",
         ),
         (

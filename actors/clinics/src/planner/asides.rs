@@ -20,6 +20,7 @@ const HEADINGS: &str = "subject re assunto";
 /// Words that close a letter, before the signature.
 const CLOSINGS: &str =
     "regards sincerely cheers wishes atenciosamente cumprimentos obrigado obrigada abraco abracos";
+/// Number of words from which on a clause doesn't close a letter.
 const CLOSING_WORDS_MAX: usize = 6;
 /// Words before a statement that belong to no part of it.
 const LEADS: &str = "and because cause cos coz cuz since so and but well oh anyway honestly porque pq pois mas aqui";

@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -170,10 +173,11 @@ impl fmt::Debug for Deciders {
 /// Result of a decision, after the fallback has been applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionResult<T> {
-    /// Outcome of the decider, or else the fallback of the decision point. `None` if the decision
-    /// point has no fallback; if the decider failed, `failure` holds the reason.
+    /// Outcome of the first decider with one that can be used, or else the fallback of the decision
+    /// point. `None` if the decision point has no fallback; if the last decider failed, `failure`
+    /// holds the reason.
     pub outcome: Option<T>,
-    /// Failure or timeout of the decider; `None` if the decider replied.
+    /// Failure or timeout of the last decider that was asked; `None` if it replied.
     pub failure: Option<Failure>,
     /// Record of the decision.
     pub record: DecisionRecord,
@@ -229,8 +233,11 @@ impl Deciders {
 
     /// Requests the decision `message` from the deciders of its decision point, from the one at
     /// `first` on. A decider that is unclear, fails, times out or returns an invalid outcome is
-    /// followed by the next one at once; after the last one, or if there is none, the fallback
-    /// applies. Every decision is counted and written to the audit log.
+    /// followed by the next one at once, unless the first one decides alone
+    /// ([`DecisionRequest::FIRST_DECIDES_ALONE`]); after the last one, or if there is none, the
+    /// fallback applies. The outcome of a later decider is limited
+    /// ([`DecisionRequest::limit_later_outcome`]). Every decision is counted and written to the
+    /// audit log.
     pub async fn decide_from<D: DecisionRequest>(
         &self,
         cx: &Context,
@@ -238,7 +245,10 @@ impl Deciders {
         message: D,
         first: usize,
     ) -> DecisionResult<D::Outcome> {
-        let chain = self.chain_at(D::POINT).get(first..).unwrap_or_default();
+        let mut chain = self.chain_at(D::POINT).get(first..).unwrap_or_default();
+        if D::FIRST_DECIDES_ALONE {
+            chain = &chain[..chain.len().min(1)];
+        }
         let (begun, at_ms) = (Instant::now(), now_ms());
         let body = D::codec().and_then(|wire| (wire.encode)(&message).ok());
         let inputs = cx.system().audit().digest(
@@ -267,7 +277,7 @@ impl Deciders {
             failure,
             unusable: fallback,
         } = last;
-        let (outcome, confidence) = match fallback {
+        let (mut outcome, confidence) = match fallback {
             // Other agents may send any number.
             None if reply.confidence.is_finite() => {
                 (reply.outcome, reply.confidence.clamp(0.0, 1.0))
@@ -275,6 +285,9 @@ impl Deciders {
             None => (reply.outcome, 0.0),
             Some(_) => (message.fallback(), 0.0),
         };
+        if !skipped.is_empty() {
+            outcome = outcome.map(D::limit_later_outcome);
+        }
         let word = outcome
             .as_ref()
             .map_or_else(|| "none".to_owned(), DecisionOutcome::label);
@@ -487,7 +500,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Reason that the fallback of a decision point was used instead of the decider's outcome.
+/// Reason that a decider's reply isn't used: the next decider is asked, or the fallback applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackReason {

@@ -1,6 +1,6 @@
 use callboard_message::{Failure, Message};
 
-use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
+use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX, TOOL_REPLY_BYTES_MAX};
 use super::messages::{
     Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideIntake, DecideRecovery,
     DecideRoute, DecideSplit, DecideTool, DecisionOutcome, FollowUp, Intake, MakeSteps, Recovery,
@@ -18,16 +18,23 @@ pub trait DecisionRequest:
     const POINT: DecisionPoint;
     /// Outcome type of the decision.
     type Outcome: DecisionOutcome;
+    /// Whether only the first decider is asked: the fallback applies if its decision can't be used.
+    const FIRST_DECIDES_ALONE: bool = false;
 
-    /// Returns the outcome to use when the decider is unclear, fails, times out or returns an
-    /// invalid outcome. `None` if this decision point has no fallback.
+    /// Returns the outcome to use if no decider returns one that can be used. `None` if this
+    /// decision point has no fallback.
     fn fallback(&self) -> Option<Self::Outcome> {
         None
     }
 
+    /// Limits the outcome of a decider that isn't the first one. Default: the outcome unchanged.
+    fn limit_later_outcome(outcome: Self::Outcome) -> Self::Outcome {
+        outcome
+    }
+
     /// Returns whether the outcome names only tools and agents that exist in this message's routing
-    /// context, and keeps the limits of this decision point. The fallback replaces an invalid
-    /// outcome.
+    /// context, and keeps the limits of this decision point. An invalid outcome isn't used: the next
+    /// decider is asked, or the fallback applies.
     fn is_valid_outcome(&self, _outcome: &Self::Outcome) -> bool {
         true
     }
@@ -53,7 +60,11 @@ impl DecisionRequest for DecideIntake {
             Intake::Local(choice) => self.world.tool(&choice.tool_name).is_some(),
             Intake::Remote { agent } => self.world.agent(agent).is_some(),
             Intake::Reject { reason } => !reason.trim().is_empty(),
-            Intake::Answer { text } => self.answer_prompt.is_some() && !text.trim().is_empty(),
+            Intake::Answer { text } => {
+                self.answer_prompt.is_some()
+                    && !text.trim().is_empty()
+                    && text.len() <= TOOL_REPLY_BYTES_MAX
+            }
         }
     }
 }
@@ -159,13 +170,15 @@ impl DecisionRequest for Synthesize {
     type Outcome = Synthesis;
 
     fn fallback(&self) -> Option<Synthesis> {
-        // The capped confidence makes sure that a person confirms an answer put together by rules
-        // alone.
-        let ruled = synthesize(self).outcome?;
-        Some(Synthesis {
-            confidence: ruled.confidence.min(CONFIDENCE_FALLBACK),
-            ..ruled
-        })
+        synthesize(self).outcome.map(Self::limit_later_outcome)
+    }
+
+    /// Caps the confidence, so that a person confirms an answer that the first decider didn't make.
+    fn limit_later_outcome(outcome: Synthesis) -> Synthesis {
+        Synthesis {
+            confidence: outcome.confidence.min(CONFIDENCE_FALLBACK),
+            ..outcome
+        }
     }
 
     fn is_valid_outcome(&self, outcome: &Synthesis) -> bool {
@@ -176,6 +189,8 @@ impl DecisionRequest for Synthesize {
 impl DecisionRequest for DecideConfirm {
     const POINT: DecisionPoint = DecisionPoint::Confirm;
     type Outcome = Confirm;
+    // A later decider would take the place of the person.
+    const FIRST_DECIDES_ALONE: bool = true;
 
     fn fallback(&self) -> Option<Confirm> {
         Some(Confirm::ConfirmNeeded)

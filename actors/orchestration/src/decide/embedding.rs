@@ -7,19 +7,23 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callboard_message::text::cut_bytes;
 use callboard_message::{Failure, RawObject};
-use callboard_models::{EMBED_TEXTS_MAX, EmbedTexts, Embedding};
+use callboard_models::{
+    EMBED_BATCH_MAX, EMBED_TEXT_BYTES_MAX, EMBED_TEXTS_MAX, EmbedTexts, Embedding,
+};
 use callboard_runtime::{Agent, AgentProfile, AgentRef, ConcurrentHandler, Context, Handlers};
 use quick_cache::sync::Cache;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     DecideRoute, DecideTool, DeciderReply, PeerAgentView, Route, TOOL_LLM, ToolChoice, ToolView,
     only_text_param,
 };
 
-/// Maximum texts whose vectors are cached. With more, those that weren't used lately are embedded
-/// again. Fixed.
+/// Maximum texts of tools and agents whose vectors are cached. With more, those that weren't used
+/// lately are embedded again. Fixed.
 pub const EMBEDDINGS_CACHED_MAX: usize = 4_096;
 /// Maximum texts of tools and agents that a request is compared with. Further ones are left out.
 /// Fixed.
@@ -58,11 +62,13 @@ struct EmbeddingDeciderInner {
     /// Agent that handles [`EmbedTexts`].
     model: AgentRef,
     options: EmbeddingDeciderOptions,
-    /// Vectors by text.
-    // `Debug` omits the texts: they may contain user data.
+    /// Vectors of texts of tools and agents, by the texts' digests.
     #[debug(skip)]
-    vectors: Cache<String, Embedding>,
+    vectors: Cache<TextDigest, Embedding>,
 }
+
+/// SHA-256 of the part of a text that is embedded.
+type TextDigest = [u8; 32];
 
 /// Destination of a request: the tools here together, or an agent by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,8 +154,7 @@ impl EmbeddingDeciderInner {
         cx: &Context,
     ) -> Result<Vec<(D, f32)>, Failure> {
         let (owners, texts): (Vec<D>, Vec<String>) = texts.take(COMPARED_TEXTS_MAX).unzip();
-        let all: Vec<&str> = texts.iter().map(String::as_str).chain([request]).collect();
-        let mut vectors = self.embed(&all, cx).await?;
+        let mut vectors = self.embed(&texts, request, cx).await?;
         let wanted = vectors.pop().unwrap_or_default();
         let mut best: BTreeMap<D, f32> = BTreeMap::new();
         for (owner, vector) in owners.into_iter().zip(&vectors) {
@@ -183,25 +188,41 @@ impl EmbeddingDeciderInner {
         }
     }
 
-    /// Returns the vectors of texts, in their order. Asks the model for those that aren't cached.
+    /// Returns the vectors of the texts of tools and agents, in their order, and then that of the
+    /// request. Asks the model for at most [`EMBED_BATCH_MAX`] at once, so that a reply that comes in
+    /// time is cached even if the decision takes too long. The request's vector isn't cached.
     ///
     /// # Errors
     /// Failures of the model; `Internal` if it gives not one vector for each text.
-    async fn embed(&self, texts: &[&str], cx: &Context) -> Result<Vec<Embedding>, Failure> {
+    async fn embed(
+        &self,
+        texts: &[String],
+        request: &str,
+        cx: &Context,
+    ) -> Result<Vec<Embedding>, Failure> {
+        let digests: Vec<TextDigest> = texts.iter().map(|text| digest_of(text)).collect();
         let mut found: Vec<Option<Embedding>> =
-            texts.iter().map(|text| self.vectors.get(*text)).collect();
-        let missing: Vec<usize> = (0..texts.len()).filter(|at| found[*at].is_none()).collect();
-        if !missing.is_empty() {
-            let asked = missing.iter().map(|at| texts[*at].to_owned()).collect();
+            digests.iter().map(|key| self.vectors.get(key)).collect();
+        found.push(None);
+        let missing: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_none()).collect();
+        for batch in missing.chunks(EMBED_BATCH_MAX) {
+            let text = |at: &usize| texts.get(*at).map_or(request, String::as_str).to_owned();
+            let asked = batch.iter().map(text).collect();
             let made = cx.ask(&self.model, EmbedTexts { texts: asked }).await??;
-            for (at, vector) in missing.into_iter().zip(made) {
-                self.vectors.insert(texts[at].to_owned(), vector.clone());
-                found[at] = Some(vector);
+            for (at, vector) in batch.iter().zip(made) {
+                if let Some(key) = digests.get(*at) {
+                    self.vectors.insert(*key, vector.clone());
+                }
+                found[*at] = Some(vector);
             }
         }
         let vectors: Option<Vec<Embedding>> = found.into_iter().collect();
         vectors.ok_or_else(|| Failure::internal("the model gave not one vector for each text"))
     }
+}
+
+fn digest_of(text: &str) -> TextDigest {
+    Sha256::digest(cut_bytes(text, EMBED_TEXT_BYTES_MAX)).into()
 }
 
 fn clear<T>(outcome: T, similarity: f32) -> DeciderReply<T> {

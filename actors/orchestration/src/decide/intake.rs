@@ -1,6 +1,9 @@
 //! Routing of a request, without performing any of it: DP0 decides at once what the points NP1 →
 //! NP2.A → NP2.B → DP2 → DP3 decide one by one.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use callboard_message::RawObject;
@@ -229,12 +232,23 @@ impl IntakeRun<'_> {
             }
             Err(undecided) => undecided,
         };
-        let chain = self.deciders.chain_at(DecisionPoint::Route);
-        if undecided.has_failed && undecided.first_decider(chain) == chain.len() {
-            // Nobody else decides routes: the fallback of DP2.
+        if undecided.has_failed && !self.has_other_decider(&undecided, asks_first) {
+            // Nobody else decides: the fallback of DP2.
             return self.local_route(ToolChoice::llm(text), text);
         }
         self.route_by_points(&undecided, asks_first).await
+    }
+
+    /// Returns whether one of the points that routing begins with has a decider that can be asked
+    /// after the combined decision.
+    fn has_other_decider(&self, undecided: &Undecided, asks_first: bool) -> bool {
+        let can_ask = |point: DecisionPoint| {
+            let chain = self.deciders.chain_at(point);
+            undecided.first_decider(chain) < chain.len()
+        };
+        can_ask(DecisionPoint::Route)
+            || asks_first && can_ask(DecisionPoint::Clarity)
+            || self.options.decomposition && can_ask(DecisionPoint::Split)
     }
 
     /// Routes the request by the decision points one by one.

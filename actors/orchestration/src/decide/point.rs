@@ -102,8 +102,8 @@ impl fmt::Display for DecisionPoint {
 #[debug(bound())]
 #[schemars(rename = "Decided")]
 pub struct DeciderReply<T> {
-    /// Decided outcome. `None` if the decider can't tell; then the fallback of the decision point
-    /// applies.
+    /// Decided outcome. `None` if the decider can't tell; then the next decider is asked, or the
+    /// fallback of the decision point applies.
     pub outcome: Option<T>,
     /// Confidence, 0 to 1.
     #[serde(default = "default_confidence")]
@@ -132,8 +132,8 @@ impl<T> DeciderReply<T> {
         }
     }
 
-    /// Creates a reply without an outcome, for the given reason. The fallback of the decision point
-    /// applies.
+    /// Creates a reply without an outcome, for the given reason. The next decider is asked, or the
+    /// fallback of the decision point applies.
     pub fn unclear(why: impl Into<String>) -> Self {
         Self {
             outcome: None,

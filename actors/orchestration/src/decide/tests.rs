@@ -66,7 +66,7 @@ fn request() -> DecideRoute {
 
 /// Returns the decision of `decider`, and the caller's progress messages.
 async fn settled(system: &System, decider: &Decider) -> (DecisionResult<Route>, Vec<String>) {
-    settled_by(system, &[decider.clone()]).await
+    settled_by(system, std::slice::from_ref(decider)).await
 }
 
 /// Returns the decision of a chain of deciders, and the caller's progress messages.
@@ -534,6 +534,34 @@ fn every_fallback() {
         preference_known: false,
     };
     assert_eq!(confirm.fallback().unwrap().label(), "confirm_needed");
+}
+
+/// Goal: an answer of the combined decision is used only where answers are allowed, and within the
+/// limit of a tool's result. Method: answers at and over the limit, a blank one; no instructions.
+#[test]
+fn answers_at_once_are_limited() {
+    let allowed = DecideIntake {
+        request: "r".to_owned(),
+        history: Vec::new(),
+        world: Arc::default(),
+        may_clarify: false,
+        may_split: false,
+        answer_prompt: Some(String::new()),
+    };
+    let answer = |text: String| Intake::Answer { text };
+    for (text, fits) in [
+        ("x".repeat(TOOL_REPLY_BYTES_MAX), true),
+        ("x".repeat(TOOL_REPLY_BYTES_MAX + 1), false),
+        (" ".to_owned(), false),
+    ] {
+        let bytes = text.len();
+        assert_eq!(allowed.is_valid_outcome(&answer(text)), fits, "{bytes}");
+    }
+    let forbidden = DecideIntake {
+        answer_prompt: None,
+        ..allowed
+    };
+    assert!(!forbidden.is_valid_outcome(&answer("so".to_owned())));
 }
 
 /// Goal: each failure has one class, or none if it must not be recovered from. Method: every kind.

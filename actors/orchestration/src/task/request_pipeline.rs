@@ -161,9 +161,6 @@ impl RequestPipeline<'_> {
             records,
             ..
         } = self.route_once(&history, &world).await?;
-        if let Some(answer) = answer {
-            return Ok(with_decision(ToolResult::text(answer), &self.run, &records));
-        }
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
             RoutingDecision::Decompose { subtasks } => {
@@ -178,7 +175,8 @@ impl RequestPipeline<'_> {
                 let (what, target, left) = match &action {
                     // A local tool may still cost one decision, such as the text of the answer.
                     RoutingDecision::Local { tool_name, .. } => {
-                        (format!("Use {tool_name}"), tool_name, 1)
+                        let left = usize::from(answer.is_none());
+                        (format!("Use {tool_name}"), tool_name, left)
                     }
                     RoutingDecision::Remote { agent_id } => {
                         (format!("Ask {agent_id}"), agent_id, 0)
@@ -196,7 +194,10 @@ impl RequestPipeline<'_> {
                     &records,
                 )
                 .await?;
-                let done = self.execute(text, action, &world, history, true).await?;
+                let done = match answer {
+                    Some(answer) => ToolResult::text(answer),
+                    None => self.execute(text, action, &world, history, true).await?,
+                };
                 Ok(with_decision(done, &self.run, &records))
             }
         }

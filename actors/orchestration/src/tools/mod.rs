@@ -36,12 +36,11 @@ pub use command::{
 pub use summary::{SUMMARY_SENTENCES_DEFAULT, SUMMARY_SENTENCES_MAX};
 pub use tool::TOOL_TEXT_BYTES_MAX;
 
+pub use crate::decide::limits::TOOL_REPLY_BYTES_MAX;
 pub use crate::tool_name::{
     EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES,
 };
 
-/// Maximum bytes of a tool's text result. The rest is left out and replaced by a note. Fixed.
-pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Key of the question that the tool `human_input` asks.
 pub const HUMAN_INPUT_KEY: &str = "human_input";
 /// Maximum characters of a tool's parameters in a confirmation question. Longer ones are cut.

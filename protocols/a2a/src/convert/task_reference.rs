@@ -11,6 +11,8 @@ pub(crate) const REMOTE_METADATA: &str = "callboard/remote";
 const A2A_META: &str = "a2a";
 const TASK_ID: &str = "taskId";
 const CONTEXT_ID: &str = "contextId";
+/// Maximum bytes of each text of a stated decision. A longer one is left out.
+const DECISION_TEXT_BYTES_MAX: usize = 256;
 
 /// Ids of task and conversation at a remote agent. A direct reply has no task.
 #[derive(Debug, PartialEq)]
@@ -57,12 +59,24 @@ impl RemoteTaskReference {
     }
 }
 
-/// Returns the decision that a tool result states in its `_meta`.
+/// Returns the decision that a tool result states in its `_meta`: the documented members that have
+/// their type and keep their limits. Others are left out. `None` if none is left.
 pub(crate) fn stated_decision(reply: &RawValue) -> Option<RawObject> {
     // Most replies have none: the search avoids parsing them.
     let mentions = reply.get().contains(DECISION_META_KEY);
     let result = mentions.then(|| RawObject::parse(reply).ok())??;
-    result.object("_meta")?.object(DECISION_META_KEY)
+    let stated = result.object("_meta")?.object(DECISION_META_KEY)?;
+    let mut decision = RawObject::new();
+    for name in ["run", "outcome", "by"] {
+        let text = stated.text(name);
+        let text = text.filter(|text| text.len() <= DECISION_TEXT_BYTES_MAX);
+        decision.set_some(name, &text);
+    }
+    let confidence: Option<f64> = stated.read("confidence");
+    let confidence = confidence.filter(|share| (0.0..=1.0).contains(share));
+    decision.set_some("confidence", &confidence);
+    decision.set_some("decisions", &stated.read::<u32>("decisions"));
+    (!decision.is_empty()).then_some(decision)
 }
 
 /// Returns a tool result with nothing but the reference and the decision of `reply`; `null` if it
@@ -75,5 +89,48 @@ pub(crate) fn origin_of_reply(reply: &RawValue) -> Box<RawValue> {
     match meta.is_empty() {
         true => RawValue::NULL.to_owned(),
         false => RawObject::single("_meta", meta).to_raw(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard_message::ToolResult;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the decision that is kept of `stated`.
+    fn kept(stated: Value) -> Value {
+        let ToolResult(result) = ToolResult::text("so");
+        let meta = RawObject::single(DECISION_META_KEY, stated);
+        let origin = origin_of_reply(&result.with("_meta", meta).to_raw());
+        let origin: Value = serde_json::from_str(origin.get()).unwrap();
+        origin["_meta"][DECISION_META_KEY].clone()
+    }
+
+    /// Goal: of a stated decision only the documented members are kept, within their limits. Method:
+    /// all of them; others, wrong types, and values at and over the limits.
+    #[test]
+    fn decisions_within_limits() {
+        let all = json!({ "run": "run-1", "outcome": "remote far", "by": "rules", "confidence": 0.82, "decisions": 3 });
+        assert_eq!(kept(all.clone()), all);
+        let mut more = all.clone();
+        more["prompt"] = json!("x".repeat(1_000_000));
+        assert_eq!(kept(more), all);
+        for (name, value, fits) in [
+            ("by", json!("x".repeat(DECISION_TEXT_BYTES_MAX)), true),
+            ("by", json!("x".repeat(DECISION_TEXT_BYTES_MAX + 1)), false),
+            ("run", json!({ "id": 1 }), false),
+            ("confidence", json!(1.0), true),
+            ("confidence", json!(1.1), false),
+            ("confidence", json!("high"), false),
+            ("decisions", json!(-1), false),
+        ] {
+            let mut stated = all.clone();
+            stated[name] = value.clone();
+            let expected = if fits { value } else { Value::Null };
+            assert_eq!(kept(stated)[name], expected, "{name}");
+        }
+        assert_eq!(kept(json!({ "other": 1 })), Value::Null);
     }
 }

@@ -21,7 +21,7 @@ use callboard_orchestration::decide::limits::RISK_MAX_DEFAULT;
 use callboard_orchestration::decide::model::{ModelDecider, ModelDeciderOptions};
 use callboard_orchestration::decide::rules::RulesDecider;
 use callboard_orchestration::decide::{
-    Decider, DeciderKind, Deciders, DecisionPoint, PersonDecider,
+    Decider, DeciderKind, Deciders, DecisionPoint, PersonDecider, TOOL_LLM,
 };
 use callboard_orchestration::memory::DelegatedRequestLog;
 use callboard_orchestration::peer_registry::{PeerRegistry, PeerRegistryOptions};
@@ -55,7 +55,7 @@ pub struct RunningOrchestrator {
     pub memory: DelegatedRequestLog,
     /// Tools of the orchestrator.
     pub toolbox: Toolbox,
-    /// Deciders of the orchestrator, one a decision point.
+    /// Deciders of the orchestrator, in order for each decision point.
     pub deciders: Arc<Deciders>,
 }
 
@@ -282,13 +282,16 @@ impl<'a> OrchestratorBuilder<'a> {
             })
     }
 
-    /// Whether the combined decision may answer requests: the model writes answers, and neither
-    /// `decide` nor a prompt says how.
+    /// Whether the combined decision may answer requests: the model alone makes it, the tool `llm`
+    /// is on, and neither `decide` nor a prompt says how answers are written.
     fn may_answer_at_once(&self) -> bool {
-        !self
-            .declared
-            .decide
-            .contains_key(DecisionPoint::Answer.as_str())
+        let declared = self.declared;
+        let intake = declared.deciders_at(DecisionPoint::Intake);
+        intake
+            .iter()
+            .all(|entry| entry.kind() == DeciderKind::Model)
+            && declared.tools.iter().any(|tool| tool == TOOL_LLM)
+            && !declared.decide.contains_key(DecisionPoint::Answer.as_str())
             && !self.has_own_prompts(&[DecisionPoint::Answer])
     }
 
@@ -396,9 +399,8 @@ mod tests {
     use super::*;
     use crate::config::{PushInboxes, Topology};
 
-    /// Goal: rules have confirmed what the file says is too risky. Method: a risk between two of its lines, with each.
-    #[tokio::test]
-    async fn risk_by_rules() {
+    /// Runs `test` in the context of a node without agents.
+    async fn with_context(test: impl AsyncFnOnce(&StartContext<'_>)) {
         let (system, ending) = (System::start(1).unwrap(), CancellationToken::new());
         let topology = Topology::parse("[node]\nname = \"n\"\n", false, Path::new("")).unwrap();
         let answerers =
@@ -413,23 +415,55 @@ mod tests {
             shutdown_token: &ending,
             running_agents: &HashMap::new(),
         };
-        for (max_risk, expected) in [
-            ("0.2", Confirm::ConfirmNeeded),
-            ("0.4", Confirm::SafeToProceed),
-        ] {
-            let declared: OrchestratorDeclaration =
-                toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
-            let mut building = OrchestratorBuilder::new(&cx, &declared);
-            building.build_deciders(&HashMap::new()).unwrap();
-            let asked = DecideConfirm {
-                action: Value::Null,
-                why: ConfirmReason::Risk,
-                risk: 0.3,
-                preference_known: false,
-            };
-            let decided = building.helpers[0].ask(asked).await.unwrap().unwrap();
-            assert_eq!(decided.outcome, Some(expected), "{max_risk}");
-        }
+        test(&cx).await;
         system.shutdown(Duration::from_secs(5)).await;
+    }
+
+    fn declared(more: &str) -> OrchestratorDeclaration {
+        toml::from_str(&format!("id = \"o\"\n{more}")).unwrap()
+    }
+
+    /// Goal: rules have confirmed what the file says is too risky. Method: a risk between two of its lines, with each.
+    #[tokio::test]
+    async fn risk_by_rules() {
+        with_context(async |cx| {
+            for (max_risk, expected) in [
+                ("0.2", Confirm::ConfirmNeeded),
+                ("0.4", Confirm::SafeToProceed),
+            ] {
+                let declared = declared(&format!("max_risk = {max_risk}"));
+                let mut building = OrchestratorBuilder::new(cx, &declared);
+                building.build_deciders(&HashMap::new()).unwrap();
+                let asked = DecideConfirm {
+                    action: Value::Null,
+                    why: ConfirmReason::Risk,
+                    risk: 0.3,
+                    preference_known: false,
+                };
+                let decided = building.helpers[0].ask(asked).await.unwrap().unwrap();
+                assert_eq!(decided.outcome, Some(expected), "{max_risk}");
+            }
+        })
+        .await;
+    }
+
+    /// Goal: only the model answers at once, and only where the tool `llm` could answer. Method: rows.
+    #[tokio::test]
+    async fn answers_at_once() {
+        with_context(async |cx| {
+            for (more, expected) in [
+                ("", true),
+                ("decide = { intake = \"model\" }", true),
+                ("decide = { intake = \"weather\" }", false),
+                ("decide = { intake = [\"model\", \"weather\"] }", false),
+                ("decide = { answer = \"model\" }", false),
+                ("tools = [\"echo\"]", false),
+            ] {
+                let declared = declared(&format!("model = \"m\"\n{more}"));
+                let building = OrchestratorBuilder::new(cx, &declared);
+                assert_eq!(building.may_answer_at_once(), expected, "{more}");
+            }
+        })
+        .await;
     }
 }

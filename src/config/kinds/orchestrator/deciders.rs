@@ -317,7 +317,20 @@ impl OrchestratorDeclaration {
             return;
         };
         let span = tree.span_at_path(&["embedding", "model"]);
-        names.check_model(model, super::model_ids(names), span, problems);
+        let makes_none = |declared: &&ModelDeclaration| {
+            use ModelConfig::{Anthropic, Echo, Scripted};
+            matches!(declared.config, Anthropic(_) | Scripted(_) | Echo(_))
+        };
+        if let Some(declared) = names
+            .agent_of_kind::<ModelDeclaration>(model)
+            .filter(makes_none)
+        {
+            let message = format!("{} makes no embeddings", declared.id);
+            let help = "name a model of the provider `word_vectors`, `openai`, `openai_compatible`, `azure_openai` or `ollama`";
+            problems.error_with(span, message, Some(help.to_owned()));
+        } else {
+            names.check_model(model, super::model_ids(names), span, problems);
+        }
         for (key, value, range) in [
             ("similarity_min", similarity_min, -1.0..=1.0),
             ("lead_min", lead_min, 0.0..=2.0),

@@ -10,6 +10,7 @@ use callboard_runtime::testkit::{Probe, run_with_paused_time};
 use serde_json::json;
 
 use super::*;
+use crate::decide::limits::EMBEDDING_TIMEOUT;
 use crate::decide::{Risk, RoutingContext, SkillView};
 
 /// Word vectors: weather, travel, flights and echoes each have a direction of their own.
@@ -145,8 +146,9 @@ fn one(_: &EmbedTexts) -> Result<Vec<Embedding>, Failure> {
     Ok(Vec::new())
 }
 
-/// Goal: each text is embedded once, and a model that gives too few vectors fails. Method: inspect
-/// the requests to a recorded model; a model without vectors.
+/// Goal: each text of a tool or agent is embedded once, nothing of a request is kept, and a model
+/// that gives too few vectors fails. Method: inspect the requests to a recorded model; a model
+/// without vectors.
 #[test]
 fn texts_are_embedded_once() {
     run_with_paused_time(async |system| {
@@ -155,28 +157,25 @@ fn texts_are_embedded_once() {
             Ok(asked.texts.iter().map(vector).collect())
         });
         let decider = EmbeddingDecider::new(model, EmbeddingDeciderOptions::default());
-        let decider = system.spawn(decider);
-        for expected in [
-            Some(vec![
-                "weather. rain and sun ",
-                "travel. a hotel ",
-                "echo. repeat ",
-                "fly. flight ",
-                "rain",
-            ]),
-            None,
+        let (shared, decider) = (decider.clone(), system.spawn(decider));
+        let first = [
+            "weather. rain and sun ",
+            "travel. a hotel ",
+            "echo. repeat ",
+            "fly. flight ",
+            "rain",
+        ];
+        for (request, expected) in [
+            ("rain", first.as_slice()),
+            ("rain", &["rain"]),
+            ("sun", &["sun"]),
         ] {
-            decider.ask(route("rain")).await.unwrap().unwrap();
-            let sent = asked.try_recv().ok().map(|asked| asked.texts);
-            assert_eq!(
-                sent.as_deref(),
-                expected
-                    .map(|all| all.into_iter().map(str::to_owned).collect::<Vec<_>>())
-                    .as_deref()
-            );
+            decider.ask(route(request)).await.unwrap().unwrap();
+            assert_eq!(asked.try_recv().unwrap().texts, expected);
+            assert!(asked.try_recv().is_err());
+            assert_eq!(shared.0.vectors.len(), first.len() - 1);
+            assert!(shared.0.vectors.get(&digest_of(request)).is_none());
         }
-        decider.ask(route("sun")).await.unwrap().unwrap();
-        assert_eq!(asked.try_recv().unwrap().texts, ["sun"]);
 
         let (silent, _asked) = Probe::<EmbedTexts>::spawn(system, one);
         let decider = EmbeddingDecider::new(silent, EmbeddingDeciderOptions::default());
@@ -199,7 +198,7 @@ fn bounds() {
             decider
                 .0
                 .vectors
-                .insert(at.to_string(), Embedding::from([1.0]));
+                .insert(digest_of(&at.to_string()), Embedding::from([1.0]));
         }
         assert!(decider.0.vectors.len() <= EMBEDDINGS_CACHED_MAX);
         let mut many = route("rain");
@@ -208,9 +207,58 @@ fn bounds() {
             .collect();
         Arc::make_mut(&mut many.world).agents[0].skills[0].examples = examples;
         system.spawn(decider).ask(many).await.unwrap().unwrap();
-        let sent = asked.try_recv().unwrap().texts;
+        let mut sent = Vec::new();
+        while let Ok(batch) = asked.try_recv() {
+            assert!(batch.texts.len() <= EMBED_BATCH_MAX);
+            sent.extend(batch.texts);
+        }
         assert_eq!(sent.len(), EMBED_TEXTS_MAX);
         assert_eq!(sent.last().unwrap(), "rain");
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Model that needs two seconds for each full or partial batch.
+struct SlowModel;
+
+impl Agent for SlowModel {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<EmbedTexts>(DECISIONS_MAX);
+    }
+}
+
+impl ConcurrentHandler<EmbedTexts> for SlowModel {
+    fn handle(
+        &mut self,
+        asked: EmbedTexts,
+        _: Context,
+    ) -> impl Future<Output = Result<Vec<Embedding>, Failure>> + Send + 'static {
+        let batches = asked.texts.len().div_ceil(EMBED_BATCH_MAX) as u64;
+        let vectors = asked.texts.iter().map(|_| Embedding::from([1.0]));
+        let vectors: Vec<Embedding> = vectors.collect();
+        async move {
+            tokio::time::sleep(Duration::from_secs(2 * batches)).await;
+            Ok(vectors)
+        }
+    }
+}
+
+/// Goal: the batches that a slow model embedded in time are kept, so that a later decision is in
+/// time. Method: four batches, of which two fit into the time limit.
+#[test]
+fn slow_models_warm_up() {
+    run_with_paused_time(async |system| {
+        let options = EmbeddingDeciderOptions::default();
+        let decider = EmbeddingDecider::new(system.spawn(SlowModel), options);
+        let (shared, decider) = (decider.clone(), system.spawn(decider));
+        let mut many = route("rain");
+        let examples = (0..3 * EMBED_BATCH_MAX).map(|at| format!("no. {at}"));
+        Arc::make_mut(&mut many.world).agents[0].skills[0].examples = examples.collect();
+        let late = decider.ask(many.clone()).within(EMBEDDING_TIMEOUT).await;
+        assert!(late.is_err());
+        assert_eq!(shared.0.vectors.len(), 2 * EMBED_BATCH_MAX);
+        let second = decider.ask(many).within(EMBEDDING_TIMEOUT).await;
+        second.unwrap().unwrap();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -4,7 +4,9 @@
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
-use super::kit::{Act, Kit, decided, nobody, says, steps, with_combined, with_kit};
+use super::kit::{
+    Act, Kit, decided, nobody, says, steps, with_combined, with_combined_options, with_kit,
+};
 
 const SEPARATE: [&str; 4] = [
     "decide_clarity",
@@ -186,4 +188,27 @@ fn unusable_combined_decisions() {
         assert_eq!(said, "written: say this");
         assert_eq!(asked, ["decide_intake", "write_answer"]);
     });
+}
+
+/// Goal: an answer of the combined decision above the cost limit is confirmed, one within it isn't.
+/// Method: costs at the limit and one above it, without a person and with one.
+#[test]
+fn cost_of_an_answer() {
+    for (micro_usd, questions) in [(1_000, 0), (1_001, 1)] {
+        with_combined_options(
+            |options| options.cost_micro_usd_max = Some(1_000),
+            async |kit| {
+                let mut answer = decided(json!({ "answer": { "text": "It scatters." } }));
+                answer["cost"] = json!({ "micro_usd": micro_usd });
+                kit.decide("decide_intake", [answer]);
+                let heard = kit.say("why is the sky blue", &nobody).await;
+                assert_eq!(heard.reply.is_err(), questions == 1, "{micro_usd}");
+                let heard = kit.say("why is the sky blue", &says("yes")).await;
+                assert_eq!(
+                    (heard.text(), heard.questions.len()),
+                    ("It scatters.".into(), questions)
+                );
+            },
+        );
+    }
 }

@@ -233,8 +233,17 @@ pub(super) fn with(
 
 /// Runs `test` with an orchestrator that decides at once (DP0) and may answer then, in paused time.
 pub(super) fn with_combined(test: impl AsyncFnOnce(&mut Kit)) {
+    with_combined_options(|_| {}, test);
+}
+
+/// Runs `test` like [`with_combined`], with changed options.
+pub(super) fn with_combined_options(
+    change: impl FnOnce(&mut TaskOrchestratorOptions),
+    test: impl AsyncFnOnce(&mut Kit),
+) {
     let answers = |options: &mut TaskOrchestratorOptions| {
         options.intake.answer_prompt = Some(String::new());
+        change(options);
     };
     run_with_paused_time(async |system| run(system, true, answers, test).await);
 }
