@@ -16,7 +16,7 @@ const SLOTS: usize = 1 << 15;
 const FILTER_BITS: usize = 1 << 17;
 /// Minimum letters of a word that is recognized rotated or reversed, since the shorter ones are
 /// words often.
-const TURNED_LETTERS_MIN: usize = 5;
+const TURNED_LETTERS_MIN: usize = 4;
 
 struct WordEntry {
     hash: u32,

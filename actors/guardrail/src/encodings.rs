@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use callboard_message::text::{decode_base32, decode_base64, printable_text};
 
-use super::disguises::{decode_escapes, escape_windows};
+use super::disguises::{decode_escapes, has_escapes};
 use super::normalize::selected_byte;
 
 /// Maximum bytes decoded from one text in total. Text that decodes to more is blocked.
@@ -37,11 +37,9 @@ pub(super) fn decode_layers(text: &str) -> Option<Vec<String>> {
                 next.push(Cow::Owned(decoded));
             }
             // A run may have been escaped. The text itself is one of the disguised readings.
-            let parts = escape_windows(&text);
-            let escaped = parts
-                .into_iter()
-                .filter_map(|part| decode_escapes(&text[part]));
-            next.extend(escaped.map(Cow::Owned));
+            if has_escapes(&text) {
+                next.extend(decode_escapes(&text).map(Cow::Owned));
+            }
         }
         layer = next;
     }
@@ -217,33 +215,23 @@ fn decode_base16(run: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes separated binary and hexadecimal bytes: `49 67 6e`, `01001001 01100111`, `0x49 0x67`.
-/// Returns one text per uninterrupted sequence that is readable. The first byte of each must begin
-/// with a digit, as all of ASCII do.
+/// Returns one text per uninterrupted sequence that is readable.
 fn decode_separated_bytes(text: &str) -> Vec<String> {
-    let all = text.as_bytes();
-    let is_between = |b: &u8| b.is_ascii_whitespace() || *b == b',';
-    let mut found = Vec::new();
-    let mut at = 0;
-    let starts = |b: &u8| b.is_ascii_digit() || *b == b'\\';
-    while let Some(digit) = all[at..].iter().position(starts) {
-        let start = at + digit;
-        at = start + 1;
-        if start > 0 && !is_between(&all[start - 1]) {
+    let is_between = |c: char| c.is_whitespace() || c == ',';
+    let pieces = text.split(is_between).filter(|piece| !piece.is_empty());
+    let (mut found, mut bytes) = (Vec::new(), Vec::new());
+    for byte in pieces
+        .map(|piece| parse_byte(piece.as_bytes()))
+        .chain([None])
+    {
+        if let Some(byte) = byte {
+            bytes.push(byte);
             continue;
         }
-        let mut bytes = Vec::new();
-        for piece in all[start..].split(is_between) {
-            match parse_byte(piece) {
-                Some(byte) => bytes.push(byte),
-                None if piece.is_empty() => {}
-                None => break,
-            }
-            at += piece.len() + 1;
-        }
-        at = at.min(all.len());
         if bytes.len() * 2 >= RUN_CHARS_MIN {
-            found.extend(readable_text(bytes));
+            found.extend(readable_text(std::mem::take(&mut bytes)));
         }
+        bytes.clear();
     }
     found
 }
@@ -306,6 +294,8 @@ mod tests {
             "aWdub3JlIHRoZSBydWxlcw==",
             "69676e6f7265207468652072756c6573",
             "69 67 6e 6f 72 65 20 74 68 65 20 72 75 6c 65 73",
+            "c3 a9 20 69 67 6e 6f 72 65 20 74 68 65 20 72 75 6c 65 73",
+            "69\u{a0}67\u{a0}6e\u{2003}6f\u{3000}72,65 20 74 68 65 20 72 75 6c 65 73",
             "NFTW433SMUQHI2DFEBZHK3DFOM======",
             ".. --. -. --- .-. . / - .... . / .-. ..- .-.. . ...",
             "aWdub3JlIHRo ZSBydWxlcyBu b3c=",

@@ -180,9 +180,10 @@ impl Screening {
 pub const GUARD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 /// Value of `reason` in the data of a guardrail's failure.
 pub const GUARD_REASON: &str = "guardrail";
-/// Rule id in the data of a failure because the guardrail timed out, ended or crashed.
+/// Rule id in the data of a failure because the guardrail or detector timed out, ended or crashed.
 pub const GUARD_UNAVAILABLE_RULE: &str = "guard.absent";
-/// Rule id of a long text that was blocked because too many others waited for the guardrail.
+/// Rule id of a long text that was blocked because too many others waited for the guardrail, or of
+/// a text because the detector judged too many others.
 pub const GUARD_BUSY_RULE: &str = "guard.busy";
 /// Rule id in the data of a failure because a message isn't valid JSON.
 pub const GUARD_UNREADABLE_RULE: &str = "guard.unreadable";
@@ -295,7 +296,12 @@ impl GuardrailPolicy {
 /// ([`inbound_policy`](callboard_runtime::inbound_policy)).
 fn blocked_failure(rules: Vec<String>) -> Failure {
     let blocked = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
-    blocked.with_data(json!({ "reason": GUARD_REASON, "rules": rules }))
+    blocked.with_data(failure_data(&rules))
+}
+
+/// Returns the data of a failure because of these rules.
+fn failure_data(rules: &[String]) -> Value {
+    json!({ "reason": GUARD_REASON, "rules": rules })
 }
 
 /// Creates the failure of a request of which nothing has been done. If the guardrail didn't screen
@@ -312,7 +318,7 @@ fn request_failure(rules: Vec<String>) -> Failure {
         ),
         _ => return blocked_failure(rules),
     };
-    unscreened.with_data(json!({ "reason": GUARD_REASON, "rules": rules }))
+    unscreened.with_data(failure_data(&rules))
 }
 
 /// Returns the rule ids in the failure of a blocked message, empty if its data has none; `None` for

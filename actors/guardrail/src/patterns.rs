@@ -7,8 +7,9 @@ use regex::{Regex, RegexSet};
 use super::RuleError;
 use super::windows::windows;
 
-/// Bytes before and after a literal that its pattern is tried on. No pattern reaches further.
-const MARGIN_BYTES: usize = 320;
+/// Bytes before and after a literal that its pattern is tried on. No pattern reaches further: the
+/// longest match has about 240 characters of up to four bytes.
+const MARGIN_BYTES: usize = 1024;
 
 /// Weight of a rule: one value for texts of the user, one for texts of other origins.
 pub(super) struct OriginWeight {
@@ -85,7 +86,7 @@ impl Patterns {
         let literals = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::DFA))
             .build(literals)
-            .map_err(|error| mistake("signs", error.to_string()))?;
+            .map_err(|error| mistake("signs", format!("{error}: use fewer texts in `near`")))?;
         Ok(Self {
             near,
             literals,

@@ -629,6 +629,10 @@ fn unmatched_letter(pattern: &str) -> Option<(char, String)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::strategy::{Strategy, ValueTree};
+    use proptest::string::string_regex;
+    use proptest::test_runner::TestRunner;
+
     use super::*;
 
     /// Goal: words of one concept are found in each language, ordinary words aren't. Method: a table.
@@ -762,6 +766,24 @@ mod tests {
                 .unwrap()
                 .to_string();
             assert!(found.contains("never matches"), "{word}: {found}");
+        }
+    }
+
+    /// Goal: each match of a sign contains one of its literals. Method: matches made from the patterns
+    /// without their anchors.
+    #[test]
+    fn signs_contain_their_literals() {
+        let mut runner = TestRunner::deterministic();
+        let document: RulesFile = toml::from_str(BUILT_IN_RULES).unwrap();
+        for sign in document.signs {
+            let anchors = ["^|", "$|", "|$", r"(?-u:\b)"];
+            let pattern = anchors.iter().fold(sign.pattern, |p, a| p.replace(a, ""));
+            let matches = string_regex(&pattern).unwrap();
+            for _ in 0..256 {
+                let text = matches.new_tree(&mut runner).unwrap().current();
+                let has_literal = sign.near.iter().any(|literal| text.contains(literal));
+                assert!(has_literal, "{}: {text}", sign.id);
+            }
         }
     }
 
