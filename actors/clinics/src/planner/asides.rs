@@ -5,6 +5,7 @@ use std::ops::Range;
 use callboard_message::text::is_one_of;
 
 use super::corrections::without_retracted;
+use super::orders::{folded, refuse_causative};
 use super::phrases::RegistryPhrases;
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
@@ -23,7 +24,7 @@ const CLOSINGS: &str =
 /// Number of words from which on a clause doesn't close a letter.
 const CLOSING_WORDS_MAX: usize = 6;
 /// Words before a statement that belong to no part of it.
-const LEADS: &str = "and because cause cos coz cuz since so and but well oh anyway honestly porque pq pois mas aqui";
+const LEADS: &str = "and because cause cos coz cuz since so and but well oh hi hello hey oi ola anyway honestly porque pq pois mas aqui";
 /// Words by which a sentence tells of somebody else than the patients: "I only want to print as many".
 const SUBJECTS: &str = "i i'm im i've ive i'd i'll myself we've we're he's she's it's its someone somebody they've they're \
                         someone's somebody's rang phoned asked asks asking said pergunta perguntam eu minha meu minhas meus mim comigo estou sou fui \
@@ -33,7 +34,7 @@ const REFERENCES: &str = "those these them they their ones who whom whose except
                           deles delas quem cujo outros outras";
 
 /// First words of a courtesy, such as a greeting or an apology.
-const COURTESIES: &str = "hope hoping thanks thank sorry apologies hello hi hey espero obrigado obrigada desculpa desculpe desculpas \
+const COURTESIES: &str = "hope hoping thanks thank sorry apologies espero obrigado obrigada desculpa desculpe desculpas \
                           perdao congratulations parabens";
 /// Words that may begin a statement about a thing: "the printer is broken".
 const DETERMINERS: &str =
@@ -44,6 +45,8 @@ const FINITE_VERBS: &str = "ta sent is are was were has had will would should is
 /// First words of a question that can be answered by yes or no.
 const AUXILIARIES: &str = "should can could may might must do does did is are was were has have would will shall devo deve posso \
                            pode podem";
+/// Auxiliaries that ask before a person, wherever they stand.
+const MODALS: &str = "should can could may might must shall do does devo deve posso pode";
 /// Words by which the asker wishes something or limits it, so that a statement may be part of the question.
 const WISHES: &str = "want wants wanted need needs needed wish would i'd please only just mean meant except excluded exclude excluding \
                       without restrict restricted limit limited include included quero quer queria preciso precisa gostaria favor \
@@ -54,7 +57,7 @@ const OTHERS_WISHES: &str = "wants wanted needs needed quer precisa";
 const WISHED: &str = "the only just these those o os a as so apenas somente";
 /// Words that tell of something else than patients where a statement has them, though a question selects by them: "the
 /// lift stopped", "forty minutes on hold".
-const TOLD_FILTERS: &str = "old stopped quit parou sort twenty thirty forty fifty sixty seventy eighty ninety hundred vinte trinta \
+const TOLD_FILTERS: &str = "old lack lacks avoid avoids evitar stopped quit parou sort twenty thirty forty fifty sixty seventy eighty ninety hundred vinte trinta \
                             quarenta cinquenta sessenta setenta oitenta noventa";
 /// Words for a day or a part of it. Longer times, such as `march`, may limit what is asked for.
 const DAYS: &str = "monday tuesday wednesday thursday friday saturday sunday today yesterday tomorrow tonight hoje ontem amanha \
@@ -175,10 +178,6 @@ fn keep(
     })
 }
 
-fn folded(token: &QueryToken) -> &str {
-    token.as_word().map_or("", |word| word.folded.as_str())
-}
-
 /// Returns the first words of a part, to quote: as a whole it may read like advice to the reader.
 fn beginning_of(tokens: &[QueryToken]) -> String {
     const WORDS_MAX: usize = 2;
@@ -296,6 +295,7 @@ fn read_segment(
             }
         }
     }
+    words.binds |= refuse_causative(&tokens[range.clone()]).is_err();
     words.into_segment(range)
 }
 
@@ -376,7 +376,9 @@ impl SegmentWords {
         // "sistema caiu", "telefone não para"
         self.has_bare_subject |= nth == 1 && is_finite && may_be_thing(&self.before)
             || nth == 0 && is_one_of(word, DEVICES) && is_one_of(next, DEVICE_STATES);
-        self.requests |= nth == 0 && is_one_of(word, AUXILIARIES);
+        // "doctor should we double it"
+        let is_inverted = is_one_of(word, MODALS) && is_one_of(next, ADVISED);
+        self.requests |= nth == 0 && is_one_of(word, AUXILIARIES) || is_inverted;
         self.is_advised |= is_one_of(word, ADVISED);
         self.narrows |= word.len() == 4 && word.bytes().all(|b| b.is_ascii_digit());
     }
@@ -409,7 +411,7 @@ impl SegmentWords {
             PhraseTag::Vocabulary(Identity | NameCue) if self.is_negated() => {}
             // "my earlier mail"
             PhraseTag::Vocabulary(Send)
-                if is_one_of(word, "mail email") && is_one_of(&self.before, MAIL_LEADS) =>
+                if is_one_of(word, "mail email e-mail") && is_one_of(&self.before, MAIL_LEADS) =>
             {
                 self.is_unquotable = true;
             }
@@ -480,8 +482,8 @@ impl SegmentWords {
     fn into_segment(self, tokens: Range<usize>) -> Segment {
         let tells = self.tell();
         // "should I give it", "CARD-001 is tired, she should stop"
-        let is_advice =
-            self.has_advice && (self.has_medical_word || self.is_advised && !self.is_courtesy);
+        let is_advice = self.has_advice
+            && (self.has_medical_word || self.is_advised && (self.requests || !self.is_courtesy));
         Segment {
             tokens,
             sentence: 0,

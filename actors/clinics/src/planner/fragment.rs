@@ -25,6 +25,8 @@ pub(super) struct Fragment {
     /// Index of the sentence that holds the fragment.
     pub sentence: usize,
     pub connector: Connector,
+    /// Whether it begins with a word such as `but`.
+    pub but: bool,
     pub verb: bool,
     pub what: bool,
     /// Whether a fragment beside it, such as `list` alone, requests it.

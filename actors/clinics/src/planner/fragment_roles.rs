@@ -40,11 +40,26 @@ fn is_to_user(pieces: &[TaggedPhrase], at: usize) -> bool {
         "send manda mande mandar envia envie enviar",
     );
     pieces[at..].iter().any(is_here)
-        || (is_plain && !has_receiver)
+        || (is_plain && !has_receiver && !names_receiver(&pieces[at + 1..]))
         || shown.ends_with("-me")
         || shown.ends_with("-nos")
         || is_user(at.checked_add(1))
         || is_user(at.checked_sub(1))
+}
+
+/// Returns whether somebody stands before what is sent: "joe the list", "the boss the list".
+fn names_receiver(pieces: &[TaggedPhrase]) -> bool {
+    const ARTICLES: &str = "the a an all every my our o a os as um uma";
+    let is_article = |p: &TaggedPhrase| is_one_of(&p.shown, ARTICLES);
+    let has_article = pieces.first().is_some_and(is_article);
+    let [receiver, object, ..] = &pieces[usize::from(has_article)..] else {
+        return false;
+    };
+    let is_somebody = match receiver.tag {
+        PhraseTag::Unknown | PhraseTag::Weak | PhraseTag::Vocabulary(WordRole::Pronoun) => true,
+        _ => has_article && receiver.is_filler() || is_one_of(&receiver.shown, "him her"),
+    };
+    is_somebody && is_article(object)
 }
 
 /// Returns whether a fragment asks for patients: "repeat the list of cardiology patients".
@@ -186,7 +201,7 @@ fn is_noun(pieces: &[TaggedPhrase], at: usize) -> bool {
     let is_sent = pieces[at..]
         .iter()
         .any(|p| is_one_of(&p.shown, "to para ao à"));
-    let is_mail = is_one_of(&pieces[at].shown, "mail email");
+    let is_mail = is_one_of(&pieces[at].shown, "mail email e-mail");
     let is_register = pieces[at].shown == "register" && at + 1 == pieces.len();
     before.is_some_and(|p| {
         is_mail && !is_sent && is_one_of(&p.shown, DETERMINERS)
@@ -378,7 +393,10 @@ fn read_positions(pieces: &[TaggedPhrase], fragment: &mut Fragment) {
     fragment.pronoun |= points_at_patients(pieces);
     fragment.both_last = term_at.is_some() && both_at > term_at;
     let first_words = pieces.iter().take_while(|p| !is_term(p)).take(2);
-    fragment.only = { first_words }.any(|p| is_one_of(&p.shown, "only just só apenas somente"));
+    let is_only = |p: &TaggedPhrase| is_one_of(&p.shown, "only just só apenas somente");
+    // "in cardiology only"
+    let ends_only = fragment.has_only_clinics() && pieces.last().is_some_and(is_only);
+    fragment.only = { first_words }.any(is_only) || term_at.is_none() && ends_only;
     fragment.one_person = pieces.iter().any(|p| is_one_of(&p.shown, ONE_PERSON));
     let first = pieces.iter().find(|p| p.shown != "out");
     fragment.of = first.is_some_and(|p| {

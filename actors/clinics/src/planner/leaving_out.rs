@@ -5,15 +5,33 @@ use super::phrases::extend_unique;
 use super::refusal::PlanRefusal;
 use super::topic::SearchTopic;
 
-/// Leaves a topic out of the last clause, and of those that it is an alternative to: "acne or rosacea, but not on
-/// doxycycline".
-fn exclude(clauses: &mut [Fragment], topic: &SearchTopic) {
-    for clause in clauses.iter_mut().rev() {
-        clause.excluded.push(topic.clone());
-        if clause.connector != Connector::Or {
+/// Returns the last clause and those that it is an alternative to: "acne, eczema or rosacea".
+fn last_alternatives(clauses: &mut [Fragment]) -> &mut [Fragment] {
+    let Some(mut start) = clauses.len().checked_sub(1) else {
+        return clauses;
+    };
+    let mut is_choice = false;
+    while start > 0 {
+        let clause = &clauses[start];
+        is_choice |= clause.connector == Connector::Or;
+        let goes_on = clause.connector == Connector::Comma
+            && clause.topic.is_some()
+            && !(clause.verb || clause.count || clause.asked);
+        if !is_choice || !goes_on && clause.connector != Connector::Or {
             break;
         }
+        start -= 1;
     }
+    &mut clauses[start..]
+}
+
+/// Leaves clinics out of a clause, which names others or is asked of all. Returns whether a clinic is left.
+fn leave_clinics(clause: &mut Fragment, left_out: &[usize], clinics_total: usize) -> bool {
+    if clause.clinics.is_empty() {
+        clause.clinics = (0..clinics_total).collect();
+    }
+    clause.clinics.retain(|at| !left_out.contains(at));
+    !clause.clinics.is_empty()
 }
 
 /// State of leaving things out.
@@ -25,6 +43,10 @@ pub(super) struct LeavingOut {
     pending_clinics: Vec<usize>,
     /// Sentence in which a fragment was left out, and nothing else came since.
     goes_on: Option<usize>,
+    /// Whether that fragment was only clinics.
+    left_clinics: bool,
+    /// What the last clause began with leaving out: it is left out of its alternatives too.
+    of_alternatives: (Vec<SearchTopic>, Vec<usize>),
     /// Negation before any clause.
     unplaced: Option<String>,
     /// Sentence with a request before any clause, of which all was left out so far.
@@ -39,6 +61,8 @@ impl LeavingOut {
             pending: Vec::new(),
             pending_clinics: Vec::new(),
             goes_on: None,
+            left_clinics: false,
+            of_alternatives: Default::default(),
             unplaced: None,
             asked_in: None,
         }
@@ -79,18 +103,31 @@ impl LeavingOut {
         // "without acne or eczema"
         let goes_on = self.goes_on == Some(fragment.sentence)
             && matches!(fragment.connector, Connector::Or | Connector::And)
-            && fragment.has_only_topic()
-            && !fragment.taking
-            && !fragment.cue;
+            && (fragment.has_only_topic() && !fragment.taking && !fragment.cue
+                // "not in cardiology or dermatology"
+                || self.left_clinics
+                    && fragment.has_only_clinics()
+                    && !fragment.asks()
+                    && !fragment.all);
+        // "not in cardiology but in dermatology"
+        if goes_on && fragment.but && fragment.has_only_clinics() {
+            for clause in last_alternatives(clauses) {
+                clause.clinics = fragment.clinics.clone();
+            }
+            return Ok(true);
+        }
         let word = match &fragment.left_out {
             Some(word) => word.clone(),
             None if goes_on => String::new(),
             None => {
-                self.goes_on = None;
+                (self.goes_on, self.left_clinics) = (None, false);
                 return Ok(false);
             }
         };
         self.goes_on = Some(fragment.sentence);
+        // "skip the cardiology list and go to dermatology"
+        self.left_clinics = fragment.has_only_clinics()
+            && (self.left_clinics || fragment.connector == Connector::Negation);
         let refuse = || Err(PlanRefusal::Negation(word.clone()));
         let base = clauses
             .last_mut()
@@ -98,18 +135,29 @@ impl LeavingOut {
         let is_negated = fragment.connector == Connector::Negation;
         match (base, &fragment.topic) {
             (Some(_), _) if !fragment.ids.is_empty() => refuse(),
+            // "cardiology patients not on aspirin in neurology"
+            (Some(base), Some(_))
+                if !base.clinics.is_empty()
+                    && fragment.clinics.iter().any(|at| !base.clinics.contains(at)) =>
+            {
+                refuse()
+            }
             (Some(_), Some(topic)) => {
-                exclude(clauses, topic);
+                for clause in last_alternatives(clauses) {
+                    clause.excluded.push(topic.clone());
+                    // "patients not on aspirin in cardiology"
+                    if clause.clinics.is_empty() {
+                        clause.clinics = fragment.clinics.clone();
+                    }
+                }
                 Ok(true)
             }
-            (Some(base), None) if !fragment.clinics.is_empty() => {
-                if base.clinics.is_empty() {
-                    base.clinics = (0..self.clinics_total).collect();
-                }
-                base.clinics.retain(|at| !fragment.clinics.contains(at));
-                match base.clinics.is_empty() {
-                    true => refuse(),
-                    false => Ok(true),
+            (Some(_), None) if !fragment.clinics.is_empty() => {
+                let total = self.clinics_total;
+                let mut alternatives = last_alternatives(clauses).iter_mut();
+                match alternatives.all(|clause| leave_clinics(clause, &fragment.clinics, total)) {
+                    true => Ok(true),
+                    false => refuse(),
                 }
             }
             // "without the names": they are never shown
@@ -134,39 +182,52 @@ impl LeavingOut {
     /// # Errors
     /// [`PlanRefusal::Negation`], if that clause is about patients by id.
     pub fn take_last(&mut self, clauses: &mut [Fragment]) -> Result<(), PlanRefusal> {
-        match clauses {
+        let count = clauses.len();
+        let alternatives = last_alternatives(clauses);
+        match alternatives {
             [.., last] if !self.pending.is_empty() && !last.ids.is_empty() => {
                 Err(PlanRefusal::Negation(self.pending[0].shown.clone()))
             }
-            [_, .., _] if !self.pending_clinics.is_empty() => self.refuse_clinic(),
-            [.., last] => self.narrow(last),
-            [] => Ok(()),
+            [_, ..] if !self.pending_clinics.is_empty() && alternatives.len() < count => {
+                self.refuse_clinic()
+            }
+            _ => alternatives
+                .iter_mut()
+                .try_for_each(|clause| self.leave_pending(clause)),
         }
     }
 
-    /// Leaves what is pending out of a clause.
+    /// Leaves what is pending out of a clause, or what was pending before the one that it is an alternative to.
     ///
     /// # Errors
     /// [`PlanRefusal::Negation`], if no clinic would be left.
     pub fn narrow(&mut self, clause: &mut Fragment) -> Result<(), PlanRefusal> {
-        clause.excluded.append(&mut self.pending);
+        if clause.connector == Connector::Or
+            && self.pending.is_empty()
+            && self.pending_clinics.is_empty()
+        {
+            (self.pending, self.pending_clinics) = std::mem::take(&mut self.of_alternatives);
+        }
+        self.leave_pending(clause)?;
+        self.of_alternatives = (
+            std::mem::take(&mut self.pending),
+            std::mem::take(&mut self.pending_clinics),
+        );
+        Ok(())
+    }
+
+    fn leave_pending(&self, clause: &mut Fragment) -> Result<(), PlanRefusal> {
+        clause.excluded.extend(self.pending.iter().cloned());
         if self.pending_clinics.is_empty() || !clause.ids.is_empty() {
             return Ok(());
         }
         if clause.clinics.is_empty() {
             let seen_at = clause.topic.as_ref().map(SearchTopic::seen_at);
-            let seen_at = seen_at.filter(|clinics| !clinics.is_empty());
-            clause.clinics = seen_at.unwrap_or_else(|| (0..self.clinics_total).collect());
+            clause.clinics = seen_at.unwrap_or_default();
         }
-        clause
-            .clinics
-            .retain(|at| !self.pending_clinics.contains(at));
-        match clause.clinics.is_empty() {
-            true => self.refuse_clinic(),
-            false => {
-                self.pending_clinics.clear();
-                Ok(())
-            }
+        match leave_clinics(clause, &self.pending_clinics, self.clinics_total) {
+            true => Ok(()),
+            false => self.refuse_clinic(),
         }
     }
 

@@ -14,6 +14,7 @@ mod fragment_roles;
 mod leaving_out;
 mod lexicon;
 mod model;
+mod orders;
 mod phrases;
 mod places;
 mod qualities;

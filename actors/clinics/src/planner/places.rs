@@ -283,7 +283,8 @@ pub(super) fn place_contexts(mut clauses: Vec<Fragment>) -> Vec<Fragment> {
                 .map(SearchTopic::seen_at)
                 .unwrap_or_default();
             let fits = seen_at.is_empty() || seen_at.iter().any(|at| context.clinics.contains(at));
-            if fits {
+            // "in cardiology only. Who has acne?"
+            if fits || context.only {
                 clause.clinics = context.clinics;
             }
         }

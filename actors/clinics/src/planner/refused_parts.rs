@@ -161,9 +161,10 @@ impl FragmentSplitter<'_> {
         };
         // "been fitted with a pacemaker", "who developed psoriasis", "patients enrolled in cardiology":
         // a verb before what counts
-        let leads_on = fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
-            || role(before) == Some(Who) && after.is_some_and(is_term)
-            || is_people && is_clinic(after);
+        let leads_on = is_leading_verb(&pieces[at].shown)
+            && (fragment.topic.is_some() && matches!(role(after), Some(Cue | Taking))
+                || role(before) == Some(Who) && after.is_some_and(is_term)
+                || is_people && is_clinic(after));
         let is_order = before.is_none() && self.may_order(at, fragment);
         // "which doctor prescribed warfarin to CARD-001"
         let asks_which = at > 0 && is_one_of(&pieces[at - 1].shown, "which qual");
@@ -602,8 +603,7 @@ impl FragmentSplitter<'_> {
         has_medicine: bool,
     ) -> Result<(), PlanRefusal> {
         const MAY: &str = "can could may might pode podem poderia";
-        const GIVE: &str =
-            "put give start move coloque coloca colocar dê dá dar ponha põe administre administer";
+        const GIVE: &str = "put give start move keep hold coloque coloca colocar dê dá dar ponha põe administre administer";
         let is_whom = |at: usize| {
             let role = |r| self.pieces[at].tag == PhraseTag::Vocabulary(r);
             matches!(self.pieces[at].tag, PhraseTag::Id(..))
@@ -642,6 +642,9 @@ impl FragmentSplitter<'_> {
         {
             return Err(PlanRefusal::Advice(may.shown.clone()));
         }
+        if !has_data && let Some(order) = self.order_of_medicine(fragment) {
+            return Err(PlanRefusal::Change(order));
+        }
         for at in 1..self.pieces.len() {
             let (before, here) = (&*self.pieces[at - 1].shown, &*self.pieces[at].shown);
             let may = (is_one_of(before, MAY) && is_whom(at))
@@ -655,6 +658,26 @@ impl FragmentSplitter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the verb of an order about a medicine: "give aspirin to CARD-001", "hold warfarin for CARD-001". `None` if
+    /// there is none: "did we give aspirin to CARD-001", "give aspirin patients".
+    fn order_of_medicine(&self, fragment: &Fragment) -> Option<String> {
+        const ORDERS: &str = "put give hold keep withhold administer continue resume restart dê dá dar suspenda segure mantenha \
+             administre administra administrar";
+        const ASKS: &str = "do does did has have was were when why how if quando como se";
+        let at = { self.pieces.iter() }.position(|p| is_one_of(&p.shown, ORDERS))?;
+        let leads = |p: &TaggedPhrase| p.is_filler() && !is_one_of(&p.shown, ASKS);
+        let is_article = |p: &&TaggedPhrase| is_one_of(&p.shown, "the a an some more o os um");
+        let mut after = self.pieces[at + 1..].iter().skip_while(is_article);
+        let is_medicine = |p: &TaggedPhrase| matches!(&p.tag, PhraseTag::Term(t) if t.is_medicine);
+        let is_given = after.next().is_some_and(is_medicine);
+        let has_receiver =
+            { after.next() }.is_some_and(|p| is_one_of(&p.shown, "to para pra ao à aos às"));
+        let is_order = self.pieces[..at].iter().all(leads)
+            && is_given
+            && (has_receiver || !fragment.ids.is_empty());
+        is_order.then(|| self.pieces[at].shown.clone())
     }
 
     /// Returns whether the fragment asks what something is: `what is psoriasis`.
@@ -692,6 +715,15 @@ fn asks_in_general(fragment: &Fragment) -> bool {
         && !fragment.compare
         && fragment.clinics.is_empty()
         && fragment.verb
+}
+
+/// Returns whether a word, most often a verb, tells nothing but that what follows holds: "fitted with a pacemaker".
+fn is_leading_verb(word: &str) -> bool {
+    const VERBS: &str = "fitted implanted develop develops developed contracted found identified noted reported documented \
+         live lives lived wear wears wore presented presents admitted referred else doctor doctors physician damos dão dao \
+         desenvolveu desenvolveram contraiu contraíram usaram sofreu internado internada internados internadas médico medico \
+         médicos medicos";
+    is_one_of(word, VERBS)
 }
 
 /// Returns whether a word ends as names of diseases do, in English or Portuguese.

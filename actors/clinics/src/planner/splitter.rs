@@ -5,6 +5,7 @@ use callboard_message::text::is_one_of;
 use super::corrections::without_retracted;
 use super::fragment::{Connector, Fragment, QueryFragments};
 use super::fragment_roles::{read_roles, refuse_names};
+use super::orders::{begins_with, folded, refuse_causative, refuse_medicine_count};
 use super::phrases::{PhraseKind, RegistryPhrases, extend_unique};
 use super::reading::{QuestionReading, SpelledQuery};
 use super::refusal::PlanRefusal;
@@ -63,6 +64,7 @@ pub(super) fn split_fragments(
         sentence: 0,
         connector: Connector::Start,
         also: None,
+        but: false,
         is_unfinished: false,
         negation: None,
         may_negate_before: false,
@@ -74,6 +76,7 @@ pub(super) fn split_fragments(
     };
     let tokens = without_retracted(&query.tokens, registry, names, &reading);
     refuse_medicine_count(&tokens)?;
+    refuse_causative(&tokens)?;
     let tokens = &with_comparisons(tokens);
     let mut at = 0;
     while at < tokens.len() {
@@ -86,6 +89,7 @@ pub(super) fn split_fragments(
             splitter.read_fewer(piece, tokens.get(at));
             splitter.read_mobile(piece, tokens.get(at));
             splitter.read_short_form(piece, tokens.get(at));
+            splitter.read_contraction(piece);
         }
         match piece {
             Some(piece) => splitter.add(piece)?,
@@ -124,47 +128,6 @@ fn is_being(piece: &TaggedPhrase) -> bool {
          registered enrolled followed são sao é estão estao está esta vão vao frequentam frequenta seguidos seguidas \
          atendidos atendidas acompanhados acompanhadas";
     is_one_of(&piece.shown, BEING)
-}
-
-/// Refuses a question that selects by the number of medicines: "who takes more than one medicine".
-fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRefusal> {
-    const LEADS: [&str; 8] = [
-        "more than",
-        "fewer than",
-        "less than",
-        "at least",
-        "mais de",
-        "mais do que",
-        "menos de",
-        "pelo menos",
-    ];
-    const NUMERALS: &str = "one two three four five six seven eight nine ten um uma dois duas tres quatro cinco seis sete oito \
-                            nove dez";
-    let words: Vec<&str> = tokens.iter().map(folded).collect();
-    for at in 0..words.len() {
-        let lead = LEADS.iter().find(|lead| begins_with(&words[at..], lead));
-        let after = lead.map_or(0, |lead| at + lead.split(' ').count());
-        if let (Some(lead), Some([number, of, ..])) = (lead, words.get(after..))
-            && (is_one_of(number, NUMERALS) || number.bytes().all(|b| b.is_ascii_digit()))
-            && word_role(of) == Some(WordRole::Medication)
-        {
-            return Err(PlanRefusal::Filter((*lead).to_owned()));
-        }
-    }
-    Ok(())
-}
-
-fn folded(token: &QueryToken) -> &str {
-    token.as_word().map_or("", |word| word.folded.as_str())
-}
-
-fn begins_with(words: &[&str], phrase: &str) -> bool {
-    let count = phrase.split(' ').count();
-    words.len() >= count
-        && phrase
-            .split(' ')
-            .zip(words)
-            .all(|(part, word)| part == *word)
 }
 
 /// Returns the tokens with "as many … as" read as "more … than": the numbers of both are told.
@@ -288,6 +251,8 @@ pub(super) struct FragmentSplitter<'a> {
     connector: Connector,
     /// Whether a word such as `also` stands before the fragment, behind a form of `be` or not.
     also: Option<bool>,
+    /// Whether a word such as `but` stands before the fragment.
+    but: bool,
     /// Whether a fragment of the sentence ends before what patients have: "patients with the, you know, …".
     is_unfinished: bool,
     /// Negation before the fragment.
@@ -404,6 +369,26 @@ impl FragmentSplitter<'_> {
         }
     }
 
+    /// Reads a contraction behind those who are asked for as a negation, or as what isn't selected by: "who didn't take
+    /// aspirin", "who can't take it".
+    fn read_contraction(&self, piece: &mut TaggedPhrase) {
+        use WordRole::{Filler, Filter, Negation, OnePatient, Patients, Who};
+        const PAST: &str =
+            "didn't didnt wasn't wasnt weren't werent hadn't hadnt couldn't couldnt ain't aint";
+        const FUTURE: &str = "can't cant cannot won't wont wouldn't wouldnt shouldn't mustn't";
+        let before = self
+            .pieces
+            .iter()
+            .rfind(|p| p.tag != PhraseTag::Vocabulary(Filler));
+        let is_asked_for = before
+            .is_some_and(|p| matches!(p.tag, PhraseTag::Vocabulary(Who | Patients | OnePatient)));
+        if is_asked_for && is_one_of(&piece.shown, PAST) {
+            piece.tag = PhraseTag::Vocabulary(Negation);
+        } else if is_asked_for && is_one_of(&piece.shown, FUTURE) {
+            piece.tag = PhraseTag::Vocabulary(Filter);
+        }
+    }
+
     /// Reads `depois de` as a comparison with a time, and `c` or `w` after patients as `com` or `with`.
     fn read_short_form(&self, piece: &mut TaggedPhrase, next: Option<&QueryToken>) {
         let next = next.and_then(QueryToken::as_word);
@@ -470,7 +455,11 @@ impl FragmentSplitter<'_> {
                 self.also = Some(is_said);
                 Ok(())
             }
-            WordRole::Join => self.separate(false, Connector::And),
+            WordRole::Join => {
+                self.separate(false, Connector::And)?;
+                self.but = is_one_of(&piece.shown, "but mas porem porém");
+                Ok(())
+            }
             WordRole::Or => self.separate(false, Connector::Or),
             WordRole::Than => self.separate(false, Connector::Or),
             WordRole::Filler if self.compares && piece.shown == "que" && self.has_topic() => {
@@ -511,6 +500,13 @@ impl FragmentSplitter<'_> {
                 PhraseTag::Term(_) | PhraseTag::Clinic(..) | PhraseTag::Id(..)
             )
         });
+        // "not without names"
+        let is_denied = { self.negation.as_deref() }
+            .is_some_and(|before| is_one_of(before, "not don't never não nao nunca"));
+        let is_twice = is_one_of(&word, "without sem except exceto excluding excluindo");
+        if is_denied && is_twice && self.pieces.iter().all(TaggedPhrase::is_filler) {
+            return Err(PlanRefusal::Negation(word));
+        }
         self.separate(false, Connector::Negation)?;
         self.may_negate_before = ends_object && is_one_of(&word, "no não nao");
         self.negation = Some(word);
@@ -574,6 +570,7 @@ impl FragmentSplitter<'_> {
         fragment.also = also.is_some_and(|is_said| is_said || begins_being) || self.is_at_once();
         self.is_unfinished |= self.ends_before_topic(&fragment);
         self.is_unfinished &= fragment.topic.is_none();
+        fragment.but = std::mem::take(&mut self.but);
         fragment.sentence = self.sentence;
         fragment.connector = self.connector;
         fragment.left_out = match (self.negation.take(), self.ignores.clone()) {
@@ -617,7 +614,8 @@ impl FragmentSplitter<'_> {
         self.qualify_medicines();
         self.refuse_unit()?;
         let mut fragment = read_roles(&self.pieces, self.registry)?;
-        let is_negated = self.negation.is_some();
+        // "don't forget the names"
+        let is_negated = self.negation.is_some() && self.ignores.is_none();
         let without_ids = fragment.ids.is_empty() && !is_negated;
         for piece in &self.pieces {
             match &piece.tag {

@@ -11,6 +11,16 @@ use super::tokens::{NUMBER_WORDS, QueryToken, QueryWord, looks_like_an_id};
 use super::vocabulary::{IDIOM_WORDS_MAX, WordRole, idiom_words, is_specialty, word_role};
 use crate::plan::ClinicRegistry;
 
+/// Pairs of words, in folded form, with a role that neither has alone.
+const PAIRS: [((&str, &str), WordRole); 6] = [
+    (("social", "security"), WordRole::Identity),
+    (("seguranca", "social"), WordRole::Identity),
+    (("national", "insurance"), WordRole::Identity),
+    (("deixou", "de"), WordRole::Filter),
+    (("deixaram", "de"), WordRole::Filter),
+    (("deixa", "de"), WordRole::Filter),
+];
+
 /// Word of a query, or phrase of several, with its classification.
 #[derive(Debug)]
 pub(super) struct TaggedPhrase {
@@ -91,8 +101,12 @@ pub(super) fn next_phrase(
     if let Some(used) = idiom_at(tokens) {
         return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
     }
-    // "card 7", "CARD no. 7"
     let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let pair = (&*word.folded, after(1).map_or("", |word| &*word.folded));
+    if let Some((_, role)) = PAIRS.iter().find(|(words, _)| *words == pair) {
+        return Ok(phrase(2, PhraseTag::Vocabulary(*role)));
+    }
+    // "card 7", "CARD no. 7"
     let between = usize::from(after(1).is_some_and(|w| is_one_of(&w.folded, NUMBER_WORDS)));
     if let Some(digits) = after(1 + between)
         && digits.folded.bytes().all(|b| b.is_ascii_digit())

@@ -545,3 +545,159 @@ fn unlisted_words_are_asked_about() {
         assert_eq!(is_asked, asks, "{query}");
     }
 }
+
+/// Goal: every clinic behind "not in" is left out, what is left out is left out of every alternative, and the place behind
+/// a negated condition holds. Method: rows with twins.
+#[test]
+fn exclusions_reach_every_part() {
+    check(&[
+        (
+            "who takes aspirin, not in cardiology or dermatology",
+            "c:query(aspirin)",
+        ),
+        (
+            "who takes aspirin, not in cardiology but in dermatology",
+            "b:query(aspirin)",
+        ),
+        (
+            "skip the cardiology list and go to dermatology",
+            "b:list_patients",
+        ),
+        (
+            "aspirin or warfarin patients, but not in cardiology",
+            "b:query(aspirin) c:query(aspirin) b:query(warfarin) c:query(warfarin)",
+        ),
+        (
+            "aspirin, losartan or warfarin patients, but not in cardiology or neurology",
+            "b:query(aspirin) b:query(losartan) b:query(warfarin)",
+        ),
+        (
+            "Who takes aspirin or warfarin? Leave out cardiology and dermatology.",
+            "c:query(aspirin) c:query(warfarin)",
+        ),
+        (
+            "Forget about acne. Who has psoriasis or eczema?",
+            "b:query(acne) b:query(psoriasis)-1 b:query(eczema)-1 c:query(acne) c:query(eczema)-4",
+        ),
+        (
+            "patients not on aspirin in cardiology",
+            "a:query(aspirin) a:list_patients-1",
+        ),
+        (
+            "cardiology patients not on aspirin",
+            "a:query(aspirin) a:list_patients-1",
+        ),
+        ("In cardiology only. Who has acne?", "a:query(acne)"),
+        ("In dermatology only. Who has acne?", "b:query(acne)"),
+    ]);
+    check_refused(&[(
+        "cardiology patients not on aspirin in neurology",
+        "leave out",
+    )]);
+}
+
+/// Goal: a verb that denies what follows isn't read as a positive one. Method: rows in both languages, with twins.
+#[test]
+fn denying_verbs_are_refused() {
+    check_refused(&[
+        ("who can't take aspirin", "can't select"),
+        ("who won't take aspirin", "can't select"),
+        ("who didn't take aspirin", "leave out"),
+        ("who isnt on aspirin", "leave out"),
+        ("who avoids aspirin", "can't select"),
+        ("who lacks aspirin", "can't select"),
+        ("patients who deny taking aspirin", "can't select"),
+        ("who hates aspirin", "hates"),
+        ("quem jamais tomou aspirina", "leave out"),
+        ("quem evita aspirina", "can't select"),
+        ("quem deixou de tomar aspirina", "can't select"),
+    ]);
+    check(&[
+        (
+            "who takes aspirin in cardiology? I can't find the list",
+            "a:query(aspirin)",
+        ),
+        ("who developed psoriasis", "b:query(psoriasis)"),
+        (
+            "O colega deixou a folha ilegível. Quem tem acne?",
+            "b:query(acne)",
+        ),
+    ]);
+}
+
+/// Goal: advice behind a greeting, orders about medicines and what is to be sent are refused. Method: rows with twins.
+#[test]
+fn orders_are_refused() {
+    check_refused(&[
+        ("Hi should we double it? Who has acne", "judgement"),
+        (
+            "Hi there doc should we double it? Who has acne",
+            "judgement",
+        ),
+        ("Hi double it? Who has acne", "judgement"),
+        ("give aspirin to CARD-001", "only be read"),
+        ("please hold warfarin for CARD-001", "only be read"),
+        ("give aspirin to all acne patients", "only be read"),
+        (
+            "Who has acne? My boss wants it emailed to the insurer.",
+            "only be read",
+        ),
+        ("Who has acne? Get it exported.", "only be read"),
+        (
+            "Quem tem acne? A chefe quer isso enviado ao seguro.",
+            "only be read",
+        ),
+        ("send joe the list of acne patients", "only be read"),
+        ("send the boss the list of acne patients", "only be read"),
+    ]);
+    let medications = "a:check_medications(CARD-001)";
+    check(&[
+        ("Hi there, hope all is well. Who has acne?", "b:query(acne)"),
+        ("give me the aspirin dose of CARD-001", medications),
+        ("did we give aspirin to CARD-001", medications),
+        ("hold on, warfarin for CARD-001: what dose?", medications),
+        (
+            "Who has acne? The nurse said nothing was forwarded.",
+            "b:query(acne)",
+        ),
+        ("get everyone registered in cardiology", "a:list_patients"),
+        ("send me the list of acne patients", "b:query(acne)"),
+        ("send over the list of acne patients", "b:query(acne)"),
+    ]);
+}
+
+/// Goal: identities that are asked for by two negations, or by other words, are refused, and so is a number of medicines.
+/// Method: rows with twins.
+#[test]
+fn identities_and_numbers_in_other_words() {
+    check_refused(&[
+        (
+            "Who has acne? Don't forget their phone numbers.",
+            "Identities",
+        ),
+        ("acne patients, not without names", "leave out"),
+        ("acne patients with e-mail", "only be read"),
+        ("acne patients and their zip codes", "Identities"),
+        ("initials of the acne patients", "Identities"),
+        (
+            "Who has acne? And their social security numbers.",
+            "Identities",
+        ),
+        ("which cardiology patients take two drugs", "can't select"),
+        (
+            "quais pacientes da cardiologia tomam dois remédios",
+            "can't select",
+        ),
+    ]);
+    check(&[
+        ("acne patients, without names", "b:query(acne)"),
+        (
+            "all cardiology patients, without exception",
+            "a:list_patients",
+        ),
+        (
+            "CARD-001 takes two drugs, which?",
+            "a:check_medications(CARD-001)",
+        ),
+    ]);
+}

@@ -185,8 +185,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     ("or ou", Or),
     ("then afterwards next depois entao", Stop),
     (
-        "not don't dont doesn't doesnt isn't aren't haven't hasn't tirando retirando descontando removing except excluding exclude without outside exception lacking besides neither nor never \
-         off minus nada nao sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
+        "not don't dont doesn't doesnt isn't isnt aren't arent haven't havent hasn't hasnt tirando retirando descontando removing except excluding exclude without outside exception lacking besides neither nor never \
+         off minus nada nao jamais sem exceto excecao excepcao excepto excluindo nem nunca menos salvo",
         Negation,
     ),
     (
@@ -203,7 +203,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Change,
     ),
     (
-        "send email mail share dump update copy write draft mandar envie enviar copiar escreva escrever",
+        "send email e-mail mail share dump update copy write draft mandar envie enviar copiar escreva escrever",
         Send,
     ),
     ("repeat run execute repita repetir executar rodar", Repeat),
@@ -228,7 +228,8 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          females man men woman women boy boys girl girls sorted sort average mg mcg ug ml adults child children \
          teenager teenagers sixty seventy eighty ninety hundred forty fifty thirty \
          twenty idade anos ano recentes homens homem mulheres mulher idoso idosa idosos idosas jovens criancas maiores \
-         menores masculino feminino newly stopped discontinued quit refused refuses declined parou pararam suspendeu suspenderam largou largaram recusou \
+         menores masculino feminino newly stopped discontinued quit refused refuse refuses declined declines avoid avoids avoided avoiding lack lacks lacked deny denies denied dislike dislikes \
+         evitar evita evitam evitou evitaram evitando negar nega negam negou negaram parou pararam suspendeu suspenderam largou largaram recusou \
          recusaram interrompeu interromperam vinte trinta quarenta cinquenta sessenta setenta oitenta noventa",
         Filter,
     ),
@@ -250,7 +251,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
     (
         "address addresses telemovel telemoveis cellphone cellphones postcode phone phones telephone telephones cpf cpfs ssn ssns rg birthday birthdate birthdates birth \
          dob passport identity identities endereco enderecos morada moradas telefone telefones celular nascimento \
-         identidade identidades contact contacts contato contatos insurance nif",
+         identidade identidades contact contacts contato contatos insurance nif zip zips zipcode zipcodes initials iniciais cep ceps",
         Identity,
     ),
     (
