@@ -1,7 +1,7 @@
 //! Clauses of a query: fragments that took what they lack from their neighbours.
 
 use super::fragment::{Connector, Fragment};
-use super::leaving_out::LeavingOut;
+use super::leaving_out::{LeavingOut, join_left_out};
 use super::phrases::extend_unique;
 use super::places::{
     begins_places, lists_places, place_behind, place_between, place_contexts, places,
@@ -24,6 +24,7 @@ pub(super) fn share_between(
     place_behind(&mut fragments);
     place_between(&mut fragments);
     compare_named_clinics(&mut fragments);
+    join_left_out(&mut fragments);
     let mut clauses: Vec<Fragment> = Vec::new();
     let mut leaving_out = LeavingOut::new(clinics_total);
     for at in 0..fragments.len() {

@@ -25,6 +25,48 @@ fn last_alternatives(clauses: &mut [Fragment]) -> &mut [Fragment] {
     &mut clauses[start..]
 }
 
+/// Reads the commas of what is left out as the conjunction at its end: "not on aspirin, losartan or warfarin".
+pub(super) fn join_left_out(fragments: &mut [Fragment]) {
+    let is_bare = |f: &Fragment, start: &Fragment| {
+        f.sentence == start.sentence
+            && f.left_out.is_none()
+            && (is_bare_topic(f) || f.has_only_clinics() && !f.asks())
+    };
+    for start in 0..fragments.len() {
+        if fragments[start].left_out.is_none() || fragments[start].connector != Connector::Negation
+        {
+            continue;
+        }
+        let behind = fragments[start + 1..].iter();
+        let commas = behind
+            .take_while(|f| f.connector == Connector::Comma && is_bare(f, &fragments[start]))
+            .count();
+        let last = fragments.get(start + 1 + commas);
+        if last.is_some_and(|f| f.connector == Connector::Or && is_bare(f, &fragments[start])) {
+            for fragment in &mut fragments[start + 1..=start + commas] {
+                fragment.connector = Connector::Or;
+            }
+        }
+    }
+}
+
+/// Returns whether a fragment names nothing but what is searched, and perhaps where.
+fn is_bare_topic(fragment: &Fragment) -> bool {
+    let is_bare = !(fragment.verb || fragment.patients || fragment.taking || fragment.cue);
+    fragment.topic.is_some() && is_bare && !fragment.has_data()
+}
+
+/// Leaves a topic out of the last clause and its alternatives; `place` is theirs if they name none: "patients not on
+/// aspirin in cardiology".
+fn leave_topic(clauses: &mut [Fragment], topic: &SearchTopic, place: &[usize]) {
+    for clause in last_alternatives(clauses) {
+        clause.excluded.push(topic.clone());
+        if clause.clinics.is_empty() {
+            clause.clinics = place.to_vec();
+        }
+    }
+}
+
 /// Leaves clinics out of a clause, which names others or is asked of all. Returns whether a clinic is left.
 fn leave_clinics(clause: &mut Fragment, left_out: &[usize], clinics_total: usize) -> bool {
     if clause.clinics.is_empty() {
@@ -103,7 +145,7 @@ impl LeavingOut {
         // "without acne or eczema"
         let goes_on = self.goes_on == Some(fragment.sentence)
             && matches!(fragment.connector, Connector::Or | Connector::And)
-            && (fragment.has_only_topic() && !fragment.taking && !fragment.cue
+            && (is_bare_topic(fragment)
                 // "not in cardiology or dermatology"
                 || self.left_clinics
                     && fragment.has_only_clinics()
@@ -143,13 +185,7 @@ impl LeavingOut {
                 refuse()
             }
             (Some(_), Some(topic)) => {
-                for clause in last_alternatives(clauses) {
-                    clause.excluded.push(topic.clone());
-                    // "patients not on aspirin in cardiology"
-                    if clause.clinics.is_empty() {
-                        clause.clinics = fragment.clinics.clone();
-                    }
-                }
+                leave_topic(clauses, topic, &fragment.clinics);
                 Ok(true)
             }
             (Some(_), None) if !fragment.clinics.is_empty() => {

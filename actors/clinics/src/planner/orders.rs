@@ -21,10 +21,10 @@ pub(super) fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRef
         "menos de",
         "pelo menos",
     ];
-    const ONE: &str = "one um uma";
-    const NUMERALS: &str = "two three four five six seven eight nine ten several multiple dois duas tres quatro cinco seis \
-                            sete oito nove dez varios varias";
-    const EXACTLY: &str = "exactly only just precisely exatamente apenas somente so";
+    const ONE: &str = "um uma";
+    const NUMERALS: &str = "one single many two three four five six seven eight nine ten several multiple dois duas tres quatro cinco seis \
+                            sete oito nove dez varios varias muitos muitas";
+    const EXACTLY: &str = "a exactly only just precisely exatamente apenas somente so";
     let words: Vec<&str> = tokens.iter().map(folded).collect();
     let is_number = |word: &str| {
         is_one_of(word, NUMERALS) || !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
@@ -33,7 +33,14 @@ pub(super) fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRef
     for at in 0..words.len() {
         let lead = LEADS.iter().find(|lead| begins_with(&words[at..], lead));
         let after = at + lead.map_or(0, |lead| lead.split(' ').count());
-        let Some([number, of, ..]) = words.get(after..) else {
+        let Some([number, behind @ ..]) = words.get(after..) else {
+            continue;
+        };
+        // "three or more drugs"
+        let has_more = ["or more", "ou mais"]
+            .iter()
+            .any(|more| begins_with(behind, more));
+        let Some(of) = behind.get(if has_more { 2 } else { 0 }) else {
             continue;
         };
         let is_of_medicines = word_role(of) == Some(WordRole::Medication);
@@ -57,11 +64,16 @@ pub(super) fn refuse_medicine_count(tokens: &[QueryToken]) -> Result<(), PlanRef
 /// # Errors
 /// [`PlanRefusal::Change`] with the participle, if there is one.
 pub(super) fn refuse_causative(tokens: &[QueryToken]) -> Result<(), PlanRefusal> {
-    const CAUSES: &str = "want wants wanted need needs get gets have having like likes quer quero querem precisa preciso";
+    const CAUSES: &str = "want wants wanted need needs get gets have having sure ensure like likes quer quero querem precisa preciso";
     const TOLD: &str =
         "who that which was were is are been has had i he she they we quem que foi foram";
     const DISTANCE_MAX: usize = 6;
     let words: Vec<&str> = tokens.iter().map(folded).collect();
+    // "it has to be deleted"
+    let is_to_be = |pair: &&[&str]| pair[0] == "be" && is_participle_of_order(pair[1]);
+    if let Some(pair) = words.windows(2).find(is_to_be) {
+        return Err(PlanRefusal::Change(pair[1].to_owned()));
+    }
     let causes = (0..words.len()).filter(|at| is_one_of(words[*at], CAUSES));
     for start in causes {
         let within = words[start + 1..].iter().take(DISTANCE_MAX);

@@ -667,7 +667,13 @@ impl FragmentSplitter<'_> {
              administre administra administrar";
         const ASKS: &str = "do does did has have was were when why how if quando como se";
         let at = { self.pieces.iter() }.position(|p| is_one_of(&p.shown, ORDERS))?;
-        let leads = |p: &TaggedPhrase| p.is_filler() && !is_one_of(&p.shown, ASKS);
+        let leads = |p: &TaggedPhrase| {
+            p.is_filler() && !is_one_of(&p.shown, ASKS) || matches!(p.tag, PhraseTag::Id(..))
+        };
+        // "CARD-001: give aspirin"
+        let before = { self.found.fragments.last() }.filter(|f| f.sentence == self.sentence);
+        let follows_id =
+            !fragment.patients && before.is_some_and(|f| !f.ids.is_empty() && !f.asks());
         let is_article = |p: &&TaggedPhrase| is_one_of(&p.shown, "the a an some more o os um");
         let mut after = self.pieces[at + 1..].iter().skip_while(is_article);
         let is_medicine = |p: &TaggedPhrase| matches!(&p.tag, PhraseTag::Term(t) if t.is_medicine);
@@ -676,7 +682,7 @@ impl FragmentSplitter<'_> {
             { after.next() }.is_some_and(|p| is_one_of(&p.shown, "to para pra ao à aos às"));
         let is_order = self.pieces[..at].iter().all(leads)
             && is_given
-            && (has_receiver || !fragment.ids.is_empty());
+            && (has_receiver || follows_id || !fragment.ids.is_empty());
         is_order.then(|| self.pieces[at].shown.clone())
     }
 

@@ -503,7 +503,7 @@ impl FragmentSplitter<'_> {
         // "not without names"
         let is_denied = { self.negation.as_deref() }
             .is_some_and(|before| is_one_of(before, "not don't never não nao nunca"));
-        let is_twice = is_one_of(&word, "without sem except exceto excluding excluindo");
+        let is_twice = is_one_of(&word, "without sem except exceto excluding excluindo out");
         if is_denied && is_twice && self.pieces.iter().all(TaggedPhrase::is_filler) {
             return Err(PlanRefusal::Negation(word));
         }

@@ -11,14 +11,26 @@ use super::tokens::{NUMBER_WORDS, QueryToken, QueryWord, looks_like_an_id};
 use super::vocabulary::{IDIOM_WORDS_MAX, WordRole, idiom_words, is_specialty, word_role};
 use crate::plan::ClinicRegistry;
 
-/// Pairs of words, in folded form, with a role that neither has alone.
-const PAIRS: [((&str, &str), WordRole); 6] = [
-    (("social", "security"), WordRole::Identity),
-    (("seguranca", "social"), WordRole::Identity),
-    (("national", "insurance"), WordRole::Identity),
-    (("deixou", "de"), WordRole::Filter),
-    (("deixaram", "de"), WordRole::Filter),
-    (("deixa", "de"), WordRole::Filter),
+/// Phrases, in folded form, with a role that none of their words has alone.
+const PHRASES: [(&str, WordRole); 18] = [
+    ("social security", WordRole::Identity),
+    ("seguranca social", WordRole::Identity),
+    ("national insurance", WordRole::Identity),
+    ("national id", WordRole::Identity),
+    ("national ids", WordRole::Identity),
+    ("postal code", WordRole::Identity),
+    ("postal codes", WordRole::Identity),
+    ("codigo postal", WordRole::Identity),
+    ("where they live", WordRole::Identity),
+    ("where do they live", WordRole::Identity),
+    ("onde moram", WordRole::Identity),
+    ("onde vivem", WordRole::Identity),
+    ("deixou de", WordRole::Filter),
+    ("deixaram de", WordRole::Filter),
+    ("deixa de", WordRole::Filter),
+    ("yet to", WordRole::Negation),
+    ("free of", WordRole::Negation),
+    ("free from", WordRole::Negation),
 ];
 
 /// Word of a query, or phrase of several, with its classification.
@@ -102,9 +114,15 @@ pub(super) fn next_phrase(
         return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
     }
     let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
-    let pair = (&*word.folded, after(1).map_or("", |word| &*word.folded));
-    if let Some((_, role)) = PAIRS.iter().find(|(words, _)| *words == pair) {
-        return Ok(phrase(2, PhraseTag::Vocabulary(*role)));
+    let begins = |phrase: &str| {
+        let mut words = phrase.split(' ').enumerate();
+        words.all(|(at, word)| after(at).is_some_and(|w| w.folded == word))
+    };
+    if let Some((text, role)) = PHRASES.iter().find(|(text, _)| begins(text)) {
+        return Ok(phrase(
+            text.split(' ').count(),
+            PhraseTag::Vocabulary(*role),
+        ));
     }
     // "card 7", "CARD no. 7"
     let between = usize::from(after(1).is_some_and(|w| is_one_of(&w.folded, NUMBER_WORDS)));

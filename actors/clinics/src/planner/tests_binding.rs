@@ -701,3 +701,52 @@ fn identities_and_numbers_in_other_words() {
         ),
     ]);
 }
+
+/// Goal: what stands in a list behind a negation is left out to its end, and orders, identities and numbers are refused in
+/// the further words that they have. Method: rows with twins.
+#[test]
+fn further_wordings() {
+    check(&[
+        (
+            "acne patients not on aspirin, warfarin or losartan",
+            "b:query(aspirin) b:query(warfarin) b:query(losartan) b:query(acne)-1-2-3",
+        ),
+        (
+            "patients without hypertension or psoriasis in cardiology",
+            "a:query(hypertension) a:query(psoriasis) a:list_patients-1-2",
+        ),
+        (
+            "CARD-001: give the aspirin dose",
+            "a:check_medications(CARD-001)",
+        ),
+        ("Sorry, feel free to laugh. Who has acne?", "b:query(acne)"),
+        (
+            "how many drugs does CARD-001 take",
+            "a:check_medications(CARD-001)",
+        ),
+    ]);
+    check_refused(&[
+        ("CARD-001: give aspirin", "only be read"),
+        ("CARD-001 hold warfarin", "only be read"),
+        ("Oi, devemos dobrar? Quem tem acne", "judgement"),
+        ("Who has acne? Don't leave out their addresses.", ""),
+        ("Who has acne? And do not omit the names.", ""),
+        ("acne patients and where they live", "Identities"),
+        ("Who has acne? With postal codes.", "Identities"),
+        ("who has yet to take aspirin", "leave out"),
+        (
+            "Who has acne? My boss wants it faxed to the insurer.",
+            "only be read",
+        ),
+        (
+            "Who has acne? Make sure it's forwarded to joe.",
+            "only be read",
+        ),
+        ("Who has acne? It has to be deleted.", "only be read"),
+        (
+            "which cardiology patients take three or more drugs",
+            "can't select",
+        ),
+        ("cardiology patients on a single drug", "can't select"),
+    ]);
+}

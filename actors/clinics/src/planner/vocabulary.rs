@@ -190,7 +190,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Negation,
     ),
     (
-        "excluded excluido excluida excluidos excluidas excluem ignore disregard skip forget scrap tira tire ignorar esqueca esquece esquecer desconsiderar",
+        "excluded excluido excluida excluidos excluidas excluem ignore disregard omit omitir skip forget scrap tira tire ignorar esqueca esquece esquecer desconsiderar",
         Ignore,
     ),
     (
@@ -203,7 +203,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
         Change,
     ),
     (
-        "send email e-mail mail share dump update copy write draft mandar envie enviar copiar escreva escrever",
+        "send fax email e-mail mail share dump update copy write draft mandar envie enviar copiar escreva escrever",
         Send,
     ),
     ("repeat run execute repita repetir executar rodar", Repeat),
@@ -213,7 +213,7 @@ const WORD_ROLES: &[(&str, WordRole)] = &[
          dangerous harmful explain define meaning means interaction interactions contraindication contraindications \
          contraindicated kill kills killing overdose lethal letal matar mataria side-effect side-effects prognosis predict ought \
          diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
-         aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
+         aconselhar trate tratar deve devo devemos deveria deveriamos dobrar duplicar melhor pare parar inicie iniciar comece comecar aumente aumentar \
          reduza reduzir ajustar diminuir suspender curar explicar explique significa significado interacao \
          interacoes contraindicacao contraindicacoes efeitos prognostico effect effects conselho recomendacao perigoso posso",
         Advice,
