@@ -67,6 +67,7 @@ pub(super) fn refuse_causative(tokens: &[QueryToken]) -> Result<(), PlanRefusal>
     const CAUSES: &str = "want wants wanted need needs get gets have having sure ensure like likes quer quero querem precisa preciso";
     const TOLD: &str =
         "who that which was were is are been has had i he she they we quem que foi foram";
+    const ARTICLES: &str = "the a an any my our o a os as um uma";
     const DISTANCE_MAX: usize = 6;
     let words: Vec<&str> = tokens.iter().map(folded).collect();
     // "it has to be deleted"
@@ -77,13 +78,17 @@ pub(super) fn refuse_causative(tokens: &[QueryToken]) -> Result<(), PlanRefusal>
     let causes = (0..words.len()).filter(|at| is_one_of(words[*at], CAUSES));
     for start in causes {
         let within = words[start + 1..].iter().take(DISTANCE_MAX);
-        let mut within = within.take_while(|word| !word.is_empty() && !is_one_of(word, TOLD));
-        // "I have emailed him"
-        if let Some(first) = within.next()
-            && !is_participle_of_order(first)
-            && let Some(word) = within.find(|word| is_participle_of_order(word))
-        {
-            return Err(PlanRefusal::Change((*word).to_owned()));
+        let within: Vec<&str> = { within.copied() }
+            .take_while(|word| !word.is_empty() && !is_one_of(word, TOLD))
+            .collect();
+        // Not "I have emailed him", "I need the updated list".
+        let is_wished = |pair: &&[&str]| {
+            !is_one_of(pair[0], ARTICLES)
+                && !is_participle_of_order(pair[0])
+                && is_participle_of_order(pair[1])
+        };
+        if let Some(pair) = within.windows(2).find(is_wished) {
+            return Err(PlanRefusal::Change(pair[1].to_owned()));
         }
     }
     Ok(())

@@ -726,7 +726,9 @@ fn asks_in_general(fragment: &Fragment) -> bool {
 /// Returns whether a word, most often a verb, tells nothing but that what follows holds: "fitted with a pacemaker".
 fn is_leading_verb(word: &str) -> bool {
     const VERBS: &str = "fitted implanted develop develops developed contracted found identified noted reported documented \
-         live lives lived wear wears wore presented presents admitted referred else doctor doctors physician damos dão dao \
+         live lives lived wear wears wore presented presents presenting \
+         complaining placed stabilised stabilized established commenced initiated relies rely depends depend went cumprem cumpre \
+         admitted referred else doctor doctors physician damos dão dao \
          desenvolveu desenvolveram contraiu contraíram usaram sofreu internado internada internados internadas médico medico \
          médicos medicos";
     is_one_of(word, VERBS)

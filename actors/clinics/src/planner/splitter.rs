@@ -376,10 +376,12 @@ impl FragmentSplitter<'_> {
         const PAST: &str =
             "didn't didnt wasn't wasnt weren't werent hadn't hadnt couldn't couldnt ain't aint";
         const FUTURE: &str = "can't cant cannot won't wont wouldn't wouldnt shouldn't mustn't";
+        // "the patients that we couldn't reach"
+        let is_subject = |p: &TaggedPhrase| is_one_of(&p.shown, "i we he she they you");
         let before = self
             .pieces
             .iter()
-            .rfind(|p| p.tag != PhraseTag::Vocabulary(Filler));
+            .rfind(|p| p.tag != PhraseTag::Vocabulary(Filler) || is_subject(p));
         let is_asked_for = before
             .is_some_and(|p| matches!(p.tag, PhraseTag::Vocabulary(Who | Patients | OnePatient)));
         if is_asked_for && is_one_of(&piece.shown, PAST) {

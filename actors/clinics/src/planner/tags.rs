@@ -113,18 +113,11 @@ pub(super) fn next_phrase(
     if let Some(used) = idiom_at(tokens) {
         return Ok(phrase(used, PhraseTag::Vocabulary(WordRole::Filler)));
     }
-    let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
-    let begins = |phrase: &str| {
-        let mut words = phrase.split(' ').enumerate();
-        words.all(|(at, word)| after(at).is_some_and(|w| w.folded == word))
-    };
-    if let Some((text, role)) = PHRASES.iter().find(|(text, _)| begins(text)) {
-        return Ok(phrase(
-            text.split(' ').count(),
-            PhraseTag::Vocabulary(*role),
-        ));
+    if let Some((used, role)) = role_phrase_at(tokens) {
+        return Ok(phrase(used, PhraseTag::Vocabulary(role)));
     }
     // "card 7", "CARD no. 7"
+    let after = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
     let between = usize::from(after(1).is_some_and(|w| is_one_of(&w.folded, NUMBER_WORDS)));
     if let Some(digits) = after(1 + between)
         && digits.folded.bytes().all(|b| b.is_ascii_digit())
@@ -196,6 +189,18 @@ fn spoken_id(tokens: &[QueryToken], registry: &ClinicRegistry) -> Option<(usize,
     let (clinic, id) =
         registry.parse_patient_id(&format!("{}-{}", prefix.folded, digits.concat()))?;
     Some((start + digits.len(), clinic, id))
+}
+
+/// Returns the number of words of the phrase with a role of its own at the start of `tokens`, and the role; `None` if
+/// there is none.
+fn role_phrase_at(tokens: &[QueryToken]) -> Option<(usize, WordRole)> {
+    let word = |at: usize| tokens.get(at).and_then(QueryToken::as_word);
+    let begins = |phrase: &str| {
+        let mut words = phrase.split(' ').enumerate();
+        words.all(|(at, expected)| word(at).is_some_and(|w| w.folded == expected))
+    };
+    let (text, role) = PHRASES.iter().find(|(text, _)| begins(text))?;
+    Some((text.split(' ').count(), *role))
 }
 
 /// Returns the number of words of the idiom at the start of `tokens`; `None` if there is none.

@@ -721,6 +721,14 @@ fn further_wordings() {
         ),
         ("Sorry, feel free to laugh. Who has acne?", "b:query(acne)"),
         (
+            "patients stabilised on aspirin in cardiology",
+            "a:query(aspirin)",
+        ),
+        (
+            "the list of patients we couldn't reach is lost. Who has acne?",
+            "b:query(acne)",
+        ),
+        (
             "how many drugs does CARD-001 take",
             "a:check_medications(CARD-001)",
         ),
