@@ -87,7 +87,7 @@ pub(super) struct LeavingOut {
     goes_on: Option<usize>,
     /// Whether that fragment was only clinics.
     left_clinics: bool,
-    /// What the last clause began with leaving out: it is left out of its alternatives too.
+    /// Topics and clinics that the last clause began with leaving out: its alternatives leave them out too.
     of_alternatives: (Vec<SearchTopic>, Vec<usize>),
     /// Negation before any clause.
     unplaced: Option<String>,
