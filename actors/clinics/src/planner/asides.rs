@@ -258,15 +258,12 @@ fn read_segment(
     };
     let leads = tokens[range.clone()]
         .iter()
-        .take_while(|token| is_one_of(token.as_word().map_or("", |w| w.folded.as_str()), LEADS));
+        .take_while(|token| is_one_of(folded(token), LEADS));
     let start = range.start + leads.count();
     let mut at = range.start;
     while at < range.end {
-        let word = tokens[at].as_word().map_or("", |word| word.folded.as_str());
-        let next = tokens[..range.end]
-            .get(at + 1)
-            .and_then(QueryToken::as_word);
-        let next = next.map_or("", |word| word.folded.as_str());
+        let word = folded(&tokens[at]);
+        let next = tokens[..range.end].get(at + 1).map_or("", folded);
         match next_phrase(&tokens[at..range.end], registry, names, reading) {
             Ok((used, Some(phrase))) => {
                 if let Some(nth) = at.checked_sub(start) {
