@@ -1,5 +1,6 @@
 //! Running programs from the repository's root. A failure is a sentence that says which program and how it ended.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -157,6 +158,14 @@ fn shown(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Removes a folder with all that is in it, unless it isn't there.
+pub fn remove_folder(folder: &Path) -> Outcome {
+    match folder.exists() {
+        true => fs::remove_dir_all(folder).map_err(|e| failed_at(folder, &e)),
+        false => Ok(()),
+    }
 }
 
 /// Returns the error of a file operation, with its path.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::command::{Outcome, cargo, root, run, target};
+use crate::command::{Outcome, cargo, failed_at, remove_folder, root, run, target};
 
 /// Page and folder of figures in a report, and in `docs`.
 const PAGE: &str = "evaluation.md";
@@ -18,13 +18,11 @@ pub fn write() -> Outcome {
     let docs = root().join("docs");
     // Figures of evaluations that are gone must not stay.
     let figures = docs.join(FIGURES);
-    if figures.exists() {
-        fs::remove_dir_all(&figures).map_err(|error| cannot(&figures, &error))?;
-    }
-    fs::create_dir_all(&figures).map_err(|error| cannot(&figures, &error))?;
+    remove_folder(&figures)?;
+    fs::create_dir_all(&figures).map_err(|error| failed_at(&figures, &error))?;
     let drawn = report.join(FIGURES);
-    for entry in fs::read_dir(&drawn).map_err(|error| cannot(&drawn, &error))? {
-        let entry = entry.map_err(|error| cannot(&drawn, &error))?;
+    for entry in fs::read_dir(&drawn).map_err(|error| failed_at(&drawn, &error))? {
+        let entry = entry.map_err(|error| failed_at(&drawn, &error))?;
         copy(&entry.path(), &figures.join(entry.file_name()))?;
     }
     copy(&report.join(PAGE), &docs.join(PAGE))
@@ -33,9 +31,5 @@ pub fn write() -> Outcome {
 fn copy(from: &Path, to: &Path) -> Outcome {
     fs::copy(from, to)
         .map(drop)
-        .map_err(|error| cannot(to, &error))
-}
-
-fn cannot(path: &Path, error: &std::io::Error) -> String {
-    format!("{} can't be written: {error}", path.display())
+        .map_err(|error| failed_at(to, &error))
 }

@@ -4,7 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Outcome, cargo, failed_at, output, program, root, run, target};
+use crate::command::{
+    Outcome, cargo, failed_at, output, program, remove_folder, root, run, target,
+};
 use crate::container::{self, Container};
 use crate::tally::Tally;
 use crate::tools;
@@ -146,13 +148,6 @@ fn lay_out(binary: &Path) -> Outcome<PathBuf> {
     }
     container::data_folders(&folder)?;
     Ok(folder)
-}
-
-fn remove_folder(folder: &Path) -> Outcome {
-    match folder.exists() {
-        true => fs::remove_dir_all(folder).map_err(|e| failed_at(folder, &e)),
-        false => Ok(()),
-    }
 }
 
 /// Writes `callboard-VERSION-TARGET.tar.gz` and its SHA-256: the binary, completions, manual pages, schema.
