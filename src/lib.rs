@@ -4,7 +4,7 @@
 //! Every call may pause and ask a question back. The [`guide`] has a program for each of: an actor, a question, a task,
 //! a test, MCP and A2A.
 //!
-//! What an author of agents needs first:
+//! Items that an author of agents needs first:
 //!
 //! | item | what it is |
 //! |---|---|
